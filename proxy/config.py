@@ -1,0 +1,86 @@
+"""Settings: what the person configured, frozen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Transport = Literal["stdio", "http", "sse"]
+Mode = Literal["auto", "legacy", "modern"]
+Validate = Literal["strict", "warn", "off"]
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """One upstream as configured. Every `${VAR}` is expanded; all times are seconds."""
+
+    key: str
+    transport: Transport
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    cwd: Path | None = None
+    """Absolute; a relative one in the file is relative to the file."""
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    description: str | None = None
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+    lazy: bool = True
+    enabled: bool = True
+    timeout: float = 300.0
+    connect_timeout: float = 30.0
+    max_concurrency: int = 0
+    mode: Mode = "auto"
+    validate: Validate | None = None
+    """None: strict behind the bridge, off for eager tools."""
+    inherit_env: bool | tuple[str, ...] = False
+    retry: bool = False
+    launch_hash: str = ""
+    """Hash of the unexpanded launch config (command, args, env, cwd, url, headers, transport, mode)."""
+    secrets: tuple[str, ...] = ()
+    """Values of 8 characters or more from env, headers and ${...}: masked wherever we print."""
+    problem: str | None = None
+    """Why this one server cannot be started (an unset variable, naming the field), else None."""
+
+
+@dataclass(frozen=True)
+class ToolSearchConfig:
+    """The `tool_search:` block, clamped."""
+
+    enabled: Literal["auto", "on", "off"] = "auto"
+    threshold_pct: float = 5.0
+    context_length: int = 200_000
+    listing: Literal["auto", "on", "off"] = "auto"
+    listing_max_tokens: int = 20_000
+    search_default_limit: int = 5
+    max_search_limit: int = 20
+    eager_below_tokens: int = 0
+    search_name: str = "tool_search"
+    describe_name: str = "tool_describe"
+    call_name: str = "tool_call"
+    host_row: str | None = None
+    tokenizer: Literal["o200k", "estimate"] = "o200k"
+    announce_changes: Literal["auto", "never"] = "auto"
+
+    @property
+    def budget(self) -> int:
+        """Tokens of listing text over all slots."""
+        if self.listing == "on":
+            return self.listing_max_tokens
+        return min(int(self.context_length * self.threshold_pct / 100), self.listing_max_tokens)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One configuration file, read and checked."""
+
+    servers: tuple[ServerConfig, ...] = ()
+    """Sorted by key; disabled ones included."""
+    tool_search: ToolSearchConfig = field(default_factory=ToolSearchConfig)
+    first_list_wait: float = 1.0
+    allowed_hosts: tuple[str, ...] = ()
+    path: Path | None = None
+    warnings: tuple[str, ...] = ()

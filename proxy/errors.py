@@ -1,0 +1,47 @@
+"""The few errors there are.
+
+    NarrowWaistError
+    ├── ConfigError        the configuration cannot be used; the command line prints it and exits 2
+    ├── RpcError           an upstream's JSON-RPC error, exactly as it came (code, message, data)
+    ├── Refused            we will not make this call; the text teaches the model what to do instead
+    └── UpstreamFailure    an upstream did not answer (down, timed out, crashed, malformed answer)
+
+`server.py` and `dispatch.py` turn the last three into what the client sees; nothing else catches them.
+"""
+
+from typing import Any
+
+
+class NarrowWaistError(Exception):
+    """Root of every error this package raises on purpose."""
+
+
+class ConfigError(NarrowWaistError):
+    """Raised when a configuration file cannot be used. The text names file, line, key and what was expected."""
+
+
+class RpcError(NarrowWaistError):
+    """Raised when an upstream answered with a JSON-RPC error; carries it unchanged."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(f"{message} (code {code})")
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class Refused(NarrowWaistError):
+    """Raised when we refuse a call before anything was sent; its text is shown to the model as it is."""
+
+
+class UpstreamFailure(NarrowWaistError):
+    """Raised when an upstream failed to answer a request.
+
+    `may_have_run` is False only where it is certain that the upstream never got the request.
+    """
+
+    def __init__(self, server: str, reason: str, *, may_have_run: bool) -> None:
+        super().__init__(f"server {server!r}: {reason}")
+        self.server = server
+        self.reason = reason
+        self.may_have_run = may_have_run
