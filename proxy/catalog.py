@@ -1,0 +1,160 @@
+"""Catalog: immutable snapshot of all tools that are known now, with look-up by name and a content hash.
+
+Built from raw tool dicts by `make_server` (one upstream) and `Catalog` (all of them); swapped whole, never mutated.
+What a caller may see is a `view`, which is a Catalog too.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any
+
+from proxy.config import ServerConfig
+from proxy.tool import Tool, public_name
+
+log = logging.getLogger(__name__)
+
+SEPARATORS = (".", "/", ":", "__")
+"""What models put between server and raw name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Server:
+    """One upstream's part of the catalog."""
+
+    key: str
+    tools: tuple[Tool, ...] = ()
+    """Sorted by raw name; without what is excluded or denied."""
+    topic: str | None = None
+    """The configured description, else `serverInfo.description`, untouched."""
+    known: bool = True
+    """False while no list of this server was ever seen."""
+    denied: frozenset[str] = frozenset()
+    """Raw names that exist but are out of every view."""
+    hash: str = ""
+    by_name: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    """Raw name -> tool."""
+
+    @cached_property
+    def deferred(self) -> tuple[Tool, ...]:
+        """The tools behind the bridge."""
+        return tuple(t for t in self.tools if not t.eager)
+
+
+def make_server(
+    config: ServerConfig, raw_tools: Sequence[Mapping[str, Any]] | None, info_description: str | None = None
+) -> Server:
+    """One upstream's tools as they exist for anyone, by its config.
+
+    `raw_tools` are the dicts of `tools/list`, each with a string `name`; None means that no list was ever seen.
+    A raw name listed twice: the first wins, with a warning.
+    """
+    tools: dict[str, Tool] = {}
+    denied: set[str] = set()
+    public: set[str] = set()
+    for raw in raw_tools or ():
+        name: str = raw["name"]
+        if name in tools or name in denied:
+            log.warning("server %r lists the tool %r twice; the first one is kept", config.key, name)
+        elif not _any(config.include, name) or _any(config.exclude, name):
+            continue
+        elif _any(config.deny, name):
+            denied.add(name)
+        else:
+            shown = public_name(config.key, name)
+            if shown in public:
+                log.warning("server %r: the public name of %r is taken; the tool is left out", config.key, name)
+                continue
+            public.add(shown)
+            tools[name] = Tool(config.key, name, raw, shown, eager=not config.lazy or _any(config.pinned, name))
+    ordered = tuple(sorted(tools.values(), key=lambda t: t.name))
+    topic = config.description or info_description
+    digest = hashlib.sha256()
+    for part in (config.key, topic or "", "known" if raw_tools is not None else "", *sorted(denied)):
+        digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
+    for tool in ordered:
+        digest.update(b"eager" if tool.eager else b"lazy")
+        digest.update(json.dumps(tool.raw, sort_keys=True, separators=(",", ":")).encode())
+    return Server(
+        config.key, ordered, topic, raw_tools is not None, frozenset(denied), digest.hexdigest(), {t.name: t for t in ordered}
+    )
+
+
+def _any(globs: Iterable[str], name: str) -> bool:
+    return any(g == "*" or fnmatchcase(name, g) for g in globs)
+
+
+class NotFound(Exception):
+    """Raised by `Catalog.resolve` when not exactly one tool has that name.
+
+    `candidates` are the tools that do (none, or several that must be told apart);
+    `incomplete` says that a bare name cannot be trusted yet because some server's list is unknown.
+    """
+
+    def __init__(self, name: str, candidates: tuple[Tool, ...] = (), *, incomplete: bool = False) -> None:
+        super().__init__(name)
+        self.name = name
+        self.candidates = candidates
+        self.incomplete = incomplete
+
+
+class Catalog:
+    """All servers and their tools, in the fixed order of their keys and raw names."""
+
+    def __init__(self, servers: Iterable[Server] = ()) -> None:
+        self.servers: Mapping[str, Server] = {s.key: s for s in sorted(servers, key=lambda s: s.key)}
+        self.tools: tuple[Tool, ...] = tuple(t for s in self.servers.values() for t in s.tools)
+        self._public: dict[str, Tool] = {}
+        for tool in self.tools:
+            if self._public.setdefault(tool.public_name, tool) is not tool:
+                log.warning("%r of server %r has a public name that is taken", tool.name, tool.server)
+        self.hash: str = hashlib.sha256("\0".join(s.hash for s in self.servers.values()).encode()).hexdigest()
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether every server's list is known."""
+        return all(s.known for s in self.servers.values())
+
+    @cached_property
+    def eager(self) -> tuple[Tool, ...]:
+        """The tools shown to the client directly, by public name."""
+        return tuple(sorted((t for t in self.tools if t.eager), key=lambda t: t.public_name))
+
+    def resolve(self, name: str) -> Tool:
+        """The one tool that `name` means, in any of the accepted spellings; only exact matches count.
+
+        A public name wins. Otherwise `server.tool`, `server/tool`, `server:tool`, `server__tool` with the raw name,
+        `mcp__server__tool`, `mcp_server_tool` and the bare raw name are all tried.
+
+        Raises:
+            NotFound: no tool has that name, or several have.
+        """
+        if (tool := self._public.get(name)) is not None:
+            return tool
+        found: dict[str, Tool] = {}
+        if name.startswith("mcp__") and (tool := self._public.get(name[5:])) is not None:
+            found[tool.public_name] = tool
+        for server in self.servers.values():
+            for form in self._rests(server.key, name):
+                if (tool := server.by_name.get(form)) is not None:
+                    found[tool.public_name] = tool
+        bare = tuple(t for s in self.servers.values() if (t := s.by_name.get(name)) is not None)
+        if not found and bare:
+            hidden = any(name in s.denied for s in self.servers.values())
+            if not self.complete or hidden:
+                raise NotFound(name, bare, incomplete=True)
+        found |= {t.public_name: t for t in bare}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        raise NotFound(name, tuple(found.values()))
+
+    @staticmethod
+    def _rests(key: str, name: str) -> Iterable[str]:
+        """What would be the raw name if `name` were a qualified form with the server `key`."""
+        for prefix in (*(key + s for s in SEPARATORS), f"mcp__{key}__", f"mcp_{key}_"):
+            if name.startswith(prefix):
+                yield name[len(prefix) :]
