@@ -1,4 +1,4 @@
-"""Settings: what the person configured, frozen."""
+"""Settings: what the person configured, frozen. Fields that may hold a secret stay out of the `repr`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ class ServerConfig:
     key: str
     transport: Transport
     command: str | None = None
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     cwd: Path | None = None
     """Absolute; a relative one in the file is relative to the file."""
-    url: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    url: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     description: str | None = None
     include: tuple[str, ...] = ("*",)
     exclude: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class ServerConfig:
     retry: bool = False
     launch_hash: str = ""
     """Hash of the unexpanded launch config (command, args, env, cwd, url, headers, transport, mode)."""
-    secrets: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values of 8 characters or more from env, headers and ${...}: masked wherever we print."""
     problem: str | None = None
     """Why this one server cannot be started (an unset variable, naming the field), else None."""

@@ -1,0 +1,23 @@
+"""upstreams.yaml, or any client's `mcpServers` JSON -> frozen `Settings`. Errors name file, line and key.
+
+`find` says which file it is, `load` reads it; `settings` holds the types everybody else sees.
+YAML is strict (an unknown key is an error with the nearest valid one), because a typo must not silently change what
+is reachable; JSON files and any `mcpServers` block are lenient, because they were written for another client.
+What is wrong with one server (an unset variable, say) becomes that server's `problem` and stops nobody else.
+"""
+
+from proxy.config.environment import child_environment
+from proxy.config.loader import find, load
+from proxy.config.settings import Mode, ServerConfig, Settings, ToolSearchConfig, Transport, Validate
+
+__all__ = [
+    "Mode",
+    "ServerConfig",
+    "Settings",
+    "ToolSearchConfig",
+    "Transport",
+    "Validate",
+    "child_environment",
+    "find",
+    "load",
+]

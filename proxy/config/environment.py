@@ -1,0 +1,109 @@
+"""Environment variables: `${VAR}` in the file's strings, and what an upstream's process inherits."""
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+
+from proxy.config.settings import ServerConfig
+
+OWN_TOKEN = "NARROW_WAIST_TOKEN"
+"""The variable that holds the token of our own front door; no upstream ever gets it."""
+
+INHERITED = (
+    "PATH", "HOME", "USER", "LANG", "LC_*", "TZ", "TMPDIR", "SHELL", "TERM", "XDG_*", "*_PROXY", "*_proxy",
+    "SSL_CERT_*", "NODE_EXTRA_CA_CERTS", "SSH_AUTH_SOCK",
+)  # fmt: skip
+"""What every stdio upstream inherits: enough to find programs, homes, proxies and certificates, and no secrets."""
+
+_WINDOWS = (
+    "APPDATA",
+    "COMSPEC",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "LOCALAPPDATA",
+    "PATHEXT",
+    "PROGRAM*",
+    "SYSTEM*",
+    "TEMP",
+    "TMP",
+)
+"""Without these most programs do not even start on Windows."""
+
+_REFERENCE = re.compile(
+    r"\$\$\{"  # $${ is an escaped ${
+    r"|\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>(?:[^{}]|\$\{[^{}]*\})*))?\}"
+    r"|\$\{(?P<other>[a-z]+:[^{}]*)\}"
+)
+
+NOT_SECRET = frozenset({"HOME", "USER", "PATH", "LANG", "TZ", "TMPDIR", "SHELL", "TERM", "PWD"})
+"""Variables whose values would only make our own log lines unreadable when masked."""
+
+
+class Expansion:
+    """What happened while the strings of one block were expanded."""
+
+    def __init__(self) -> None:
+        self.missing: list[str] = []
+        """Why a reference could not be replaced, one sentence each."""
+        self.values: set[str] = set()
+        """Values that came from references and count as secrets."""
+
+
+def expand(text: str, environ: Mapping[str, str], outcome: Expansion) -> str:
+    """`text` with `${VAR}`, `${VAR:-default}` and `${env:VAR}` replaced; `$${` stands for a literal `${`.
+
+    As in a shell, `:-` also replaces a variable that is set but empty. A variable that is not set becomes ""
+    and is told in `outcome.missing`.
+    """
+    if "${" not in text:
+        return text
+
+    def value(match: re.Match[str]) -> str:
+        name, default, other = match["name"], match["default"], match["other"]
+        if other is not None:
+            outcome.missing.append(
+                f"${{{other}}} asks another client for a value; set an environment variable and write ${{VARIABLE}}"
+            )
+            return ""
+        if name is None:
+            return "${"
+        if name == OWN_TOKEN:
+            outcome.missing.append(f"{name} is this proxy's own token and is never given to a server")
+            return ""
+        found = environ.get(name)
+        if default is not None and not found:
+            found = expand(default, environ, outcome)
+        if found is None:
+            outcome.missing.append(
+                f"the environment variable {name} is not set; set it, or write ${{{name}:-a default}}"
+            )
+            return ""
+        if name not in NOT_SECRET:
+            outcome.values.add(found)
+        return found
+
+    return _REFERENCE.sub(value, text)
+
+
+def child_environment(server: ServerConfig, environ: Mapping[str, str], platform: str = sys.platform) -> dict[str, str]:
+    """The whole environment of a stdio upstream's process: what it may inherit from `environ`, then its own `env`.
+
+    `inherit_env: true` inherits everything, a list adds names (globs are understood); our own token never passes.
+    """
+    if server.inherit_env is True:
+        allowed: tuple[str, ...] = ("*",)
+    else:
+        allowed = INHERITED + (_WINDOWS if platform == "win32" else ()) + tuple(server.inherit_env or ())
+    inherited = {
+        name: value
+        for name, value in environ.items()
+        # A value that starts with "()" is an exported shell function, which no program needs and some shells run.
+        if name != OWN_TOKEN and not value.startswith("()") and _matches(name, allowed)
+    }
+    own = {k: v for k, v in server.env.items() if k != OWN_TOKEN or v != environ.get(OWN_TOKEN)}
+    return inherited | own
+
+
+def _matches(name: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)

@@ -1,0 +1,188 @@
+"""Finding the config file, and its root: where the servers are, `tool_search:`, and our other keys."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from proxy.config.document import Node, present, read
+from proxy.config.fields import Reader, unknown_key
+from proxy.config.search_block import search_settings
+from proxy.config.servers import server
+from proxy.config.settings import ServerConfig, Settings, ToolSearchConfig
+from proxy.errors import ConfigError
+
+VARIABLE = "NARROW_WAIST_CONFIG"
+FILE_NAME = "upstreams.yaml"
+
+STRICT_BLOCKS = ("servers", "mcp_servers")
+ROOT_KEYS = (*STRICT_BLOCKS, "mcpServers", "tool_search", "tools", "first_list_wait", "allowed_hosts")
+RESERVED = ("toolsets", "profiles", "hosts", "guard", "storage")
+"""Root keys with a meaning to come. Passing over one in silence could leave a person less protected than they think."""
+
+_FOREIGN_BLOCKS = ("mcpServers", "servers", "mcp_servers", "mcp", "context_servers", "amp.mcpServers")
+_LAUNCH = frozenset({"command", "url", "httpUrl", "serverUrl"})
+
+
+def find(
+    explicit: str | None,
+    environ: Mapping[str, str],
+    cwd: Path | None = None,
+    home: Path | None = None,
+    platform: str = sys.platform,
+) -> Path:
+    """The config file: `--config`, else $NARROW_WAIST_CONFIG, else ./upstreams.yaml, else the one in the user's
+    config folder.
+
+    Raises:
+        ConfigError: there is none; the text lists where it was looked for and what to do.
+    """
+    cwd, home = cwd or Path.cwd(), home or Path.home()
+    for origin, named in (("--config", explicit), (f"${VARIABLE}", environ.get(VARIABLE))):
+        if named:
+            path = cwd / (home / named[2:] if named.startswith("~/") else named)
+            if path.is_file():
+                return path
+            raise ConfigError(
+                f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'} (from {origin})"
+            )
+    places = [
+        cwd / FILE_NAME,
+        *(folder / "narrow-waist" / FILE_NAME for folder in _user_folders(environ, home, platform)),
+    ]
+    for path in places:
+        if path.is_file():
+            return path
+    looked = "".join(f"\n  {place}" for place in places)
+    raise ConfigError(
+        f"no configuration found. Looked for:{looked}\n"
+        f"Write one of these files, or name one with --config FILE or ${VARIABLE}. The smallest one is:\n"
+        "  servers:\n    time:\n      command: uvx\n      args: [mcp-server-time]"
+    )
+
+
+def _user_folders(environ: Mapping[str, str], home: Path, platform: str) -> list[Path]:
+    if platform == "darwin":
+        return [home / "Library" / "Application Support"]
+    if platform == "win32":
+        return [Path(environ.get("APPDATA") or home / "AppData" / "Roaming")]
+    return [Path(environ.get("XDG_CONFIG_HOME") or home / ".config")]
+
+
+def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None = None) -> Settings:
+    """Reads and checks one config file; what was passed over is told in `Settings.warnings`.
+
+    Raises:
+        ConfigError: naming file, line (YAML) and key, and what was expected.
+    """
+    environ = os.environ if environ is None else environ
+    root, is_json = read(path)
+    warnings: list[str] = []
+
+    def fail(message: str) -> None:
+        raise ConfigError(message)
+
+    reader = Reader(path, environ, warnings.append if is_json else fail, fail)
+    if present(root) and not root.is_map:
+        raise ConfigError(f"{reader.where(root)}: expected a mapping with `servers:`")
+    blocks = _json_blocks(root, reader, warnings) if is_json else _yaml_blocks(root, reader)
+    servers: dict[str, ServerConfig] = {}
+    places: dict[str, Node] = {}
+    for block, lenient in blocks:
+        if present(block) and not block.is_map:
+            raise ConfigError(f"{reader.where(block)}: expected a mapping, one `name:` per server")
+        if block.twice:
+            raise ConfigError(f"{reader.where(block)}: the server {block.twice[0]!r} is given twice")
+        for key, node in block.items.items():
+            if key in servers:
+                raise ConfigError(
+                    f"{reader.where(node)}: the server {key!r} is given twice (also as {places[key].path})"
+                )
+            servers[key] = server(key, node, path, environ, home or Path.home(), lenient=lenient, warnings=warnings)
+            places[key] = node
+    if not servers:
+        warnings.append(f"{path}: no servers are configured; add one below `servers:`")
+    return Settings(
+        servers=tuple(servers[key] for key in sorted(servers)),
+        tool_search=_tool_search(root, path, environ, warnings, lenient=is_json),
+        first_list_wait=reader.number(root.items.get("first_list_wait"), Settings.first_list_wait, 0),
+        allowed_hosts=reader.texts(root.items.get("allowed_hosts")) or (),
+        path=path,
+        warnings=tuple(warnings),
+    )
+
+
+def _yaml_blocks(root: Node, reader: Reader) -> list[tuple[Node, bool]]:
+    for key, node in root.items.items():
+        if key in RESERVED:
+            _refuse_reserved(node, reader, key)
+        if key not in ROOT_KEYS:
+            reader.complain(node, _unknown_root_key(key, node))
+    strict = [(root.items[k], False) for k in STRICT_BLOCKS if k in root.items]
+    return strict + [(root.items[k], True) for k in ("mcpServers",) if k in root.items]
+
+
+def _unknown_root_key(key: str, node: Node) -> str:
+    sentence = unknown_key(key, ROOT_KEYS)
+    if _LAUNCH & node.items.keys():
+        sentence = f"unknown key {key!r}; if this is a server, move it below `servers:`"
+    return sentence
+
+
+def _refuse_reserved(node: Node, reader: Reader, key: str) -> None:
+    raise ConfigError(f"{reader.where(node)}: {key!r} is not supported yet; remove this block")
+
+
+def _json_blocks(root: Node, reader: Reader, warnings: list[str]) -> list[tuple[Node, bool]]:
+    """Where a client's file keeps its servers: under one of the known keys, else the root is a bare map of servers."""
+    blocks: list[Node] = []
+    own = {"tool_search", "tools", "first_list_wait", "allowed_hosts"}
+    used = {"inputs", "$schema"} | own
+    for key in _FOREIGN_BLOCKS:
+        node = root.items.get(key)
+        if node is not None and not _is_server(node):
+            used.add(key)
+            nested = node.items.get("servers") or node.items.get("mcpServers") if key == "mcp" else None
+            blocks.append(nested or node)
+    bare = not blocks
+    if bare:
+        found = {k: n for k, n in root.items.items() if _is_server(n) and k not in own}
+        used |= found.keys()
+        blocks = [Node(dict(found), "", root.path, twice=tuple(k for k in root.twice if k in found))]
+    for key in RESERVED:
+        if key in root.items and key not in used:
+            _refuse_reserved(root.items[key], reader, key)
+    if unknown := [k for k in root.items if k not in used]:
+        shown = ", ".join(map(repr, unknown[:8])) + (f" and {len(unknown) - 8} more" if len(unknown) > 8 else "")
+        warnings.append(f"{reader.file}: keys that mean nothing here: {shown}")
+    return [(block, True) for block in blocks]
+
+
+def _is_server(node: Node) -> bool:
+    return any(not n.is_map for k, n in node.items.items() if k in _LAUNCH)
+
+
+def _tool_search(
+    root: Node, path: Path, environ: Mapping[str, str], warnings: list[str], *, lenient: bool
+) -> ToolSearchConfig:
+    reader = Reader(path, environ, warnings.append, warnings.append)
+
+    def unknown(node: Node, sentence: str) -> None:
+        message = f"{reader.where(node)}: {sentence}"
+        if not lenient:
+            raise ConfigError(message)
+        warnings.append(message)
+
+    tools = root.items.get("tools")
+    node = root.items.get("tool_search")
+    if present(tools):
+        if not tools.is_map:
+            unknown(tools, "expected `tool_search:` below it")
+        for key, child in tools.items.items():
+            if key != "tool_search":
+                unknown(child, unknown_key(key, ("tool_search",)))
+            elif present(node):
+                unknown(child, "is given twice, here and at the root; keep one")
+            else:
+                node = child
+    return search_settings(node, reader, unknown)

@@ -1,0 +1,302 @@
+"""One server's block -> `ServerConfig`."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from proxy.config.document import Node, present
+from proxy.config.fields import Reader, unknown_key
+from proxy.config.settings import Mode, ServerConfig, Transport, Validate
+from proxy.errors import ConfigError
+from proxy.masking import secret_parts
+
+RESERVED_KEY = "narrow_waist"
+"""Names that start with it are kept for ourselves."""
+
+KEYS = (
+    "command", "args", "env", "cwd", "url", "headers", "transport", "description", "tools", "deny", "pinned", "lazy",
+    "enabled", "timeout", "connect_timeout", "max_concurrency", "mode", "validate", "inherit_env", "retry",
+)  # fmt: skip
+_TOOLS_KEYS = ("include", "exclude")
+
+_SPELLINGS = {
+    "type": "transport", "httpUrl": "url", "serverUrl": "url", "environment": "env", "requestHeaders": "headers",
+    "includeTools": "include", "enabledTools": "include", "enabled_tools": "include",
+    "excludeTools": "exclude", "disabledTools": "exclude", "disabled_tools": "exclude",
+}  # fmt: skip
+"""Other clients' words, understood in lenient blocks. Their filters count, or a tool they hide would come back."""
+
+_TRANSPORTS: Mapping[str, str] = {
+    "stdio": "stdio", "http": "http", "sse": "sse",
+    "streamable-http": "http", "streamable_http": "http", "streamablehttp": "http",
+}  # fmt: skip
+_LENIENT_TRANSPORTS: Mapping[str, str] = {**_TRANSPORTS, "local": "stdio", "remote": "http"}
+_MODES: Mapping[str, str] = {"auto": "auto", "legacy": "legacy", "modern": "modern"}
+_VALIDATE: Mapping[str, str] = {
+    "strict": "strict",
+    "warn": "warn",
+    "off": "off",
+    "true": "strict",
+    "on": "strict",
+    "false": "off",
+}
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_OURSELVES = re.compile(r"(?:^|[/\\])narrow-waist(?:\.exe|[@=].*)?$")
+_MILLISECONDS = 1000.0
+"""From here on a time-out of another client's file is most likely in milliseconds."""
+
+
+@dataclass
+class _Block:
+    """A server's keys under our names, whatever they were called in the file."""
+
+    node: Node
+    keys: dict[str, Node]
+
+    def get(self, key: str) -> Node | None:
+        found = self.keys.get(key)
+        return found if present(found) else None
+
+
+def server(
+    key: str, node: Node, file: Path, environ: Mapping[str, str], home: Path, *, lenient: bool, warnings: list[str]
+) -> ServerConfig:
+    """The config of one upstream.
+
+    In a strict block whatever is wrong raises; in a lenient one it becomes the server's `problem`. An unset `${VAR}`
+    is a problem of this server in both.
+
+    Raises:
+        ConfigError: naming file, line and key.
+    """
+    problems: list[str] = []
+
+    def wrong(message: str) -> None:
+        if not lenient:
+            raise ConfigError(message)
+        problems.append(message)
+
+    read = Reader(file, environ, wrong, problems.append)
+    _check_key(key, node, read)
+    block = _block(node, read, lenient=lenient, warnings=warnings)
+    transport = _transport(block, read, lenient=lenient)
+
+    command, args = _command(block, read, warnings)
+    env = _env(block, read)
+    headers = {name: value.strip() for name, value in read.mapping(block.get("headers")).items()}
+    url = read.text(block.get("url"))
+    if (
+        transport != "stdio"
+        and url is not None
+        and not problems
+        and not url.lower().startswith(("http://", "https://"))
+    ):
+        read.complain(block.keys["url"], "expected an address that starts with http:// or https://")
+    foreign = ("args", "env", "cwd") if transport != "stdio" else ("headers",)
+    warnings += [
+        f"{read.where(block.keys[name])}: has no effect on a server with the transport {transport}"
+        for name in foreign
+        if block.get(name)
+    ]
+
+    include, exclude = _tools(block, read, lenient=lenient, warnings=warnings)
+    enabled = _enabled(block, read)
+    if lenient and enabled and _launches_ourselves(command, args):
+        warnings.append(f"{read.where(node)}: starts narrow-waist itself and is left out")
+        enabled = False
+    config = ServerConfig(
+        key=key,
+        transport=transport,
+        command=_home(command, home),
+        args=args,
+        env=env,
+        cwd=_cwd(block, read, file, home),
+        url=url,
+        headers=headers,
+        description=read.text(block.get("description")),
+        include=include,
+        exclude=exclude,
+        deny=read.texts(block.get("deny")) or (),
+        pinned=read.texts(block.get("pinned")) or (),
+        lazy=read.boolean(block.get("lazy"), True),
+        enabled=enabled,
+        timeout=_seconds(block, "timeout", 300.0, read, lenient=lenient, warnings=warnings),
+        connect_timeout=_seconds(block, "connect_timeout", 30.0, read, lenient=lenient, warnings=warnings),
+        max_concurrency=int(read.number(block.get("max_concurrency"), 0, 0)),
+        mode=cast(Mode, read.choice(block.get("mode"), _MODES, "auto")),
+        validate=cast(Validate | None, read.choice(block.get("validate"), _VALIDATE, None)),
+        inherit_env=_inherit_env(block, read),
+        retry=read.boolean(block.get("retry"), False),
+        launch_hash=_launch_hash(block, transport, file),
+        secrets=secret_parts({*env.values(), *headers.values(), *read.secrets}),
+        problem="; ".join(dict.fromkeys(problems)) or None,
+    )
+    return config
+
+
+def _check_key(key: str, node: Node, read: Reader) -> None:
+    """A key that cannot name a server is an error in every kind of file."""
+    if key == RESERVED_KEY:
+        raise ConfigError(f"{read.where(node)}: the name {RESERVED_KEY!r} is reserved; choose another for this server")
+    if not key.strip() or _CONTROL.search(key):
+        raise ConfigError(f"{read.where(node)}: a server needs a name without control characters, not {key!r}")
+
+
+def _block(node: Node, read: Reader, *, lenient: bool, warnings: list[str]) -> _Block:
+    if present(node) and not node.is_map:
+        read.complain(node, "expected a mapping with at least `command` or `url`")
+    keys: dict[str, Node] = {}
+    unknown: list[str] = []
+    for name, child in node.items.items():
+        ours = _SPELLINGS.get(name, name) if lenient else name
+        if ours in KEYS or (lenient and ours in (*_TOOLS_KEYS, "disabled")):
+            if ours not in keys or name == ours:
+                keys[ours] = child
+        elif lenient:
+            unknown.append(name)
+        else:
+            read.complain(child, unknown_key(name, KEYS))
+    if "httpUrl" in node.items and "transport" not in keys:
+        keys["transport"] = Node("http", "http", f"{node.path}.httpUrl")
+    if unknown:
+        warnings.append(f"{read.where(node)}: keys that mean nothing here: {', '.join(map(repr, unknown))}")
+    if node.twice:
+        warnings.append(f"{read.where(node)}: given twice, the last counts: {', '.join(map(repr, node.twice))}")
+    return _Block(node, keys)
+
+
+def _transport(block: _Block, read: Reader, *, lenient: bool) -> Transport:
+    command, url = block.get("command"), block.get("url")
+    default = "http" if url and not command else "stdio"
+    options = _LENIENT_TRANSPORTS if lenient else _TRANSPORTS
+    found = cast(Transport, read.choice(block.get("transport"), options, default))
+    if command and url and not (lenient and block.get("transport")):
+        read.complain(url, "a server has either `command` (stdio) or `url` (HTTP), not both")
+    elif not command and not url:
+        read.complain(block.node, "a server needs `command` (a program to start) or `url` (an address)")
+    elif found == "stdio" and not command:
+        read.complain(block.node, "a stdio server needs `command`")
+    elif found != "stdio" and not url:
+        read.complain(block.node, f"a server with the transport {found} needs `url`")
+    return found
+
+
+def _command(block: _Block, read: Reader, warnings: list[str]) -> tuple[str | None, tuple[str, ...]]:
+    node = block.get("command")
+    words = read.texts(node) or ()
+    args = read.texts(block.get("args")) or ()
+    if node is not None and (not words or not words[0].strip()):
+        read.complain(node, "expected a program to start")
+        return None, args
+    if node is not None and len(words) == 1 and not args and " " in words[0] and not Path(words[0]).exists():
+        warnings.append(
+            f"{read.where(node)}: is taken as the name of one program although it has spaces; "
+            "write the program in `command` and the rest in `args`"
+        )
+    return (words[0] if words else None), words[1:] + args
+
+
+def _env(block: _Block, read: Reader) -> dict[str, str]:
+    node = block.get("env")
+    env = read.mapping(node)
+    for name in list(env):
+        if node is not None and (not name or "=" in name or "\0" in name + env[name]):
+            read.complain(node, f"{name!r} cannot be the name of an environment variable")
+            del env[name]
+    return env
+
+
+def _cwd(block: _Block, read: Reader, file: Path, home: Path) -> Path | None:
+    text = _home(read.text(block.get("cwd")), home)
+    return (file.absolute().parent / text).absolute() if text else None
+
+
+def _home(text: str | None, home: Path) -> str | None:
+    if text == "~" or (text or "").startswith(("~/", "~\\")):
+        return str(home) + cast(str, text)[1:]
+    return text
+
+
+def _tools(
+    block: _Block, read: Reader, *, lenient: bool, warnings: list[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    include, exclude = block.get("include"), block.get("exclude")
+    node = block.get("tools")
+    if node is not None and node.is_map:
+        include, exclude = node.items.get("include", include), node.items.get("exclude", exclude)
+        for name, child in node.items.items():
+            if name not in _TOOLS_KEYS:
+                sentence = unknown_key(name, _TOOLS_KEYS)
+                if lenient:
+                    warnings.append(f"{read.where(child)}: {sentence}")
+                else:
+                    read.complain(child, sentence)
+    elif node is not None and lenient and node.is_list:  # as in Copilot's files: the tools that are shown
+        include = node
+    elif node is not None:
+        read.complain(node, "expected `include:` and `exclude:` below it, each a list of tool names")
+    shown = read.texts(include)
+    return (("*",) if shown is None else shown), read.texts(exclude) or ()
+
+
+def _enabled(block: _Block, read: Reader) -> bool:
+    return read.boolean(block.get("enabled"), True) and not read.boolean(block.get("disabled"), False)
+
+
+def _launches_ourselves(command: str | None, args: tuple[str, ...]) -> bool:
+    """Whether this is the entry that a client's file has for us: following it would start us again, without end."""
+    return any(_OURSELVES.search(word) for word in (command or "", *args)) and "--config" not in args
+
+
+def _seconds(block: _Block, key: str, default: float, read: Reader, *, lenient: bool, warnings: list[str]) -> float:
+    node = block.get(key)
+    seconds = read.number(node, default, 0, above=True)
+    if node is not None and lenient and seconds >= _MILLISECONDS:
+        warnings.append(f"{read.where(node)}: is {seconds:g} seconds; if milliseconds were meant, divide it by 1000")
+    return seconds
+
+
+def _inherit_env(block: _Block, read: Reader) -> bool | tuple[str, ...]:
+    node = block.get("inherit_env")
+    return (read.texts(node) or ()) if node is not None and node.is_list else read.boolean(node, False)
+
+
+def _launch_hash(block: _Block, transport: Transport, file: Path) -> str:
+    """sha256 of how the server is launched, before `${VAR}` is expanded: a rotated token keeps what is remembered."""
+
+    def raw(name: str) -> object:
+        node = block.get(name)
+        if node is None:
+            return None
+        if node.is_map:
+            return {k: v.text for k, v in node.items.items()}
+        return [n.text for n in node.elements] if node.is_list else node.text
+
+    def words(name: str) -> list[str]:
+        found = raw(name)
+        return (
+            [str(w) for w in cast(list[object], found)]
+            if isinstance(found, list)
+            else []
+            if found is None
+            else [str(found)]
+        )
+
+    cwd = cast(str | None, raw("cwd"))
+    if isinstance(cwd, str) and not cwd.startswith(("~", "$")):
+        cwd = str(file.absolute().parent / cwd)
+    launch: dict[str, object] = {
+        "command": words("command") + words("args"),
+        "cwd": cwd,
+        "env": raw("env") or {},
+        "headers": raw("headers") or {},
+        "mode": raw("mode") or "auto",
+        "transport": transport,
+        "url": raw("url"),
+    }
+    return hashlib.sha256(json.dumps(launch, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()

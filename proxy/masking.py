@@ -1,0 +1,43 @@
+"""Keeps secrets out of what we print: a leaf that logs, status and error texts share."""
+
+from collections.abc import Iterable
+
+MASK = "***"
+SHORTEST = 8
+"""Shorter values are words such as `true` or `info`; masking them would spoil lines and protect nothing."""
+
+
+def secret_parts(values: Iterable[str]) -> tuple[str, ...]:
+    """What of `values` has to be masked, without duplicates, longest first.
+
+    A value over several lines counts line by line too, because logs come in lines; of a header such as
+    `Bearer abc…` the part after the scheme counts too.
+    """
+    found: set[str] = set()
+    for value in values:
+        stripped = value.strip()
+        candidates = {stripped, *(line.strip() for line in stripped.splitlines()), stripped.rpartition(" ")[2]}
+        found |= {part for part in candidates if len(part) >= SHORTEST}
+    return tuple(sorted(found, key=lambda s: (-len(s), s)))
+
+
+def mask(text: str, secrets: Iterable[str]) -> str:
+    """`text` with every occurrence of a secret replaced by `***`; occurrences that touch or overlap become one."""
+    spans: list[tuple[int, int]] = []
+    for secret in secrets:
+        start = text.find(secret) if secret else -1
+        while start >= 0:
+            spans.append((start, start + len(secret)))
+            start = text.find(secret, start + 1)
+    if not spans:
+        return text
+    parts: list[str] = []
+    end = 0
+    last = -1
+    for start, stop in sorted(spans):
+        if start > end or last < 0:
+            parts += [text[end:start], MASK]
+        end = max(end, stop)
+        last = stop
+    parts.append(text[end:])
+    return "".join(parts)
