@@ -80,7 +80,13 @@ def make_server(
         digest.update(b"eager" if tool.eager else b"lazy")
         digest.update(json.dumps(tool.raw, sort_keys=True, separators=(",", ":")).encode())
     return Server(
-        config.key, ordered, topic, raw_tools is not None, frozenset(denied), digest.hexdigest(), {t.name: t for t in ordered}
+        key=config.key,
+        tools=ordered,
+        topic=topic,
+        known=raw_tools is not None,
+        denied=frozenset(denied),
+        hash=digest.hexdigest(),
+        by_name={t.name: t for t in ordered},
     )
 
 

@@ -1,0 +1,1 @@
+"""The upstream side: processes and HTTP connections to the servers behind us, and what they list."""

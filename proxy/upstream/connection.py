@@ -1,0 +1,381 @@
+"""Connection: one supervisor task per upstream, which alone enters and leaves everything the connection owns.
+
+    starting -> ready -> (closed, lost) -> failed -> (back-off, or a call that wakes it) -> starting ...
+
+Calls come from any task: they wait for a ready session within `connect_timeout`, and what may have run is never
+sent twice. The last good list survives every disconnect.
+"""
+
+import logging
+import math
+import random
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import anyio
+import anyio.to_thread
+
+from proxy.config import Mode, ServerConfig, child_environment
+from proxy.errors import RpcError, UpstreamFailure
+from proxy.masking import mask
+from proxy.text import one_line, shorten
+from proxy.upstream.discovery import Session, list_tools, listen, negotiate
+from proxy.upstream.failure import ConnectError, describe
+from proxy.upstream.http import open_http, open_sse
+from proxy.upstream.peer import METHOD_NOT_FOUND, OnProgress, Peer
+from proxy.upstream.reaper import Reaper
+from proxy.upstream.snapshot import Entry, Snapshot
+from proxy.upstream.stdio import StderrTail, open_stdio
+
+log = logging.getLogger(__name__)
+
+State = Literal["known", "starting", "ready", "failed", "stopped"]
+
+BACKOFF_BASE, BACKOFF_CAP, PERMANENT_DELAY = 0.5, 60.0, 300.0
+PROVEN = 30.0
+"""Seconds a connection must have lasted to count as good, so that a crash loop keeps backing off."""
+MIN_RETRY = 1.0
+"""Seconds between attempts that calls may ask for."""
+COALESCE = 0.25
+"""Seconds in which many `list_changed` count as one."""
+RELIST_EVERY = 600.0
+"""Seconds between re-lists over HTTP, whose push channel can end silently; +-20 %."""
+PING_TIMEOUT = 5.0
+HEADER_MISMATCH = -32020
+PROTOCOL_META = "io.modelcontextprotocol/"
+"""Prefix of the `_meta` keys that describe one hop and never travel on."""
+LOST_GRACE = 10.0
+"""Seconds that calls in flight keep a connection whose session is lost."""
+
+
+@dataclass(eq=False)
+class Connection:
+    """One upstream: its process or HTTP session, its list, its state."""
+
+    config: ServerConfig
+    environ: Mapping[str, str]
+    snapshot: Snapshot
+    reaper: Reaper
+    on_change: Callable[["Connection"], None]
+    state: State = "stopped"
+    reason: str = ""
+    """Why it is not ready, in words; "" while it is."""
+    next_try: float | None = None
+    """`time.time()` of the next attempt."""
+    tools: list[dict[str, Any]] | None = None
+    """The last good list; None while none was ever seen."""
+    info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    warnings: list[str] = field(default_factory=list[str])
+    connect_seconds: float | None = None
+    """How long the last successful connect took."""
+
+    def __post_init__(self) -> None:
+        self.stderr = StderrTail(self.config.key, self._mask)
+        self._session: Session | None = None
+        self._era: Mode = self.config.mode
+        self._attempts = 0
+        self._tried_at = -math.inf
+        self._changed = anyio.Event()
+        self._wake = anyio.Event()
+        self._relist = anyio.Event()
+        self._lost = anyio.Event()
+        self._suspect = False
+        self._verifying = anyio.Lock()
+        limit = self.config.max_concurrency
+        self._slots: Any = anyio.Semaphore(limit) if limit > 0 else nullcontext()
+        if (entry := self.snapshot.load(self.config)) is not None:
+            self.tools, self.info, self.state = entry.tools, entry.info, "known"
+            if self._era == "auto" and entry.modern is not None:
+                self._era = "modern" if entry.modern else "legacy"
+
+    @property
+    def settled(self) -> bool:
+        """Whether the list is known, or at least one attempt has failed."""
+        return self.tools is not None or (self._attempts > 0 and self.state == "failed")
+
+    async def wait_settled(self) -> None:
+        """Wait until `settled`."""
+        while not self.settled:
+            await self._changed.wait()
+
+    # Supervision: everything below runs in the one supervisor task.
+
+    async def run(self) -> None:
+        """Connect, serve, reconnect, until cancelled. Never raises for anything an upstream does."""
+        try:
+            if self.config.problem is not None:
+                self._set("failed", self.config.problem)
+                await anyio.sleep_forever()
+            failures = 0
+            while True:
+                self._set("starting", self.reason)
+                self._wake, self._lost = anyio.Event(), anyio.Event()
+                self._tried_at = started = anyio.current_time()
+                era, error = self._era, None
+                try:
+                    await self._serve()
+                except Exception as caught:
+                    error = caught
+                was_ready = self._session is not None
+                self._session = None
+                self._attempts += 1
+                if self._lost.is_set() and was_ready:
+                    continue
+                if not was_ready and self._era != era:
+                    continue  # the next attempt differs: no reason to wait
+                failures = 1 if anyio.current_time() - started > PROVEN else failures + 1
+                await self._pause(error, failures)
+        finally:
+            self._session = None
+            self._set("stopped", "the proxy is stopping")
+
+    async def _pause(self, error: Exception | None, failures: int) -> None:
+        reason = self._mask(shorten(one_line(describe(error) if error else self.reason), 500))
+        permanent = isinstance(error, ConnectError) and error.permanent
+        cap = PERMANENT_DELAY if permanent else min(BACKOFF_CAP, BACKOFF_BASE * 2**failures)
+        delay = cap if permanent else random.uniform(0, cap)  # full jitter
+        self.next_try = time.time() + delay
+        log.warning("server %r is unavailable: %s (next try in %.0f s)", self.config.key, reason, delay)
+        self._set("failed", reason)
+        with anyio.move_on_after(delay):
+            await self._wake.wait()
+            wait = self._tried_at + MIN_RETRY - anyio.current_time()
+            if wait > 0:
+                await anyio.sleep(wait)
+        self.next_try = None
+
+    async def _serve(self) -> None:
+        peer = Peer(self.config.key, self._on_notification)
+        began = anyio.current_time()
+        # One scope for the whole connection, its deadline lifted once ready: leaving a scope early with the
+        # transport's task group still open would break the nesting of scopes.
+        with anyio.CancelScope(deadline=began + self.config.connect_timeout) as budget:
+            async with self._open(peer):
+                try:
+                    session = await self._negotiate(peer)
+                    await self._list(session)
+                    budget.deadline = math.inf
+                    self.connect_seconds = anyio.current_time() - began
+                    self._session, self._suspect = session, False
+                    self._set("ready", "")
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(self._relist_loop, session)
+                        tasks.start_soon(self._listen_loop, session)
+                        await self._until_ended(peer)
+                        tasks.cancel_scope.cancel()
+                    self.reason = peer.reason
+                finally:
+                    if self._session is not None:
+                        # Told before the process has been tidied away, so that no new call takes this session.
+                        self._set("starting" if self._lost.is_set() else "failed", peer.reason or "connection lost")
+                    peer.close("the connection could not be set up")
+        if budget.cancelled_caught:
+            if self.config.mode == "auto":  # it may be the probe that stalls the server
+                self._era = "auto" if self._era == "legacy" else "legacy"
+            raise ConnectError(f"not ready within {self.config.connect_timeout:g} s (connect_timeout){self._said()}")
+        raise ConnectError(f"{self.reason or peer.reason or 'connection lost'}{self._said()}")
+
+    async def _until_ended(self, peer: Peer) -> None:
+        async with anyio.create_task_group() as tasks:
+
+            async def lost() -> None:
+                await self._lost.wait()
+                self._set("starting", "the server has forgotten our session; reconnecting")
+                with anyio.move_on_after(LOST_GRACE):
+                    await peer.idle()
+                peer.close("the server has forgotten our session")
+
+            tasks.start_soon(lost)
+            await peer.closed.wait()
+            tasks.cancel_scope.cancel()
+
+    async def _negotiate(self, peer: Peer) -> Session:
+        try:
+            session = await negotiate(peer, self._era)
+        except (ConnectError, UpstreamFailure) as error:
+            if self.config.mode == "auto":
+                if self._era == "modern":
+                    self._era = "auto"  # it has changed since it was remembered
+                elif self._era == "auto" and isinstance(error, UpstreamFailure):
+                    self._era = "legacy"  # it died of the probe
+                elif self._era == "legacy" and isinstance(error, ConnectError):
+                    self._era = "auto"
+            raise self._explained(error) from None
+        if self.config.mode == "auto":
+            self._era = "modern" if session.modern else "legacy"
+        return session
+
+    def _explained(self, error: ConnectError | UpstreamFailure) -> ConnectError:
+        reason = error.reason
+        permanent = isinstance(error, ConnectError) and error.permanent
+        if reason.startswith(("HTTP 401", "HTTP 403")):
+            permanent = True
+            reason += f" (check the login this server needs: `headers` of server {self.config.key!r} in the config)"
+        return ConnectError(f"{reason}{self._said()}", permanent=permanent)
+
+    def _said(self) -> str:
+        tail = self.stderr.tail()
+        return f"; its last words: {tail}" if tail else ""
+
+    @asynccontextmanager
+    async def _open(self, peer: Peer) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            if self.config.transport == "stdio":
+                self.stderr = StderrTail(self.config.key, self._mask)
+                environment = child_environment(self.config, self.environ)
+                opened = open_stdio(self.config, environment, peer, self.stderr, self.reaper)
+            else:
+                open_url = open_sse if self.config.transport == "sse" else open_http
+                opened = open_url(self.config, peer, self._on_lost, self._on_suspect)
+            await stack.enter_async_context(opened)
+            yield
+
+    def _on_lost(self) -> None:
+        self._lost.set()
+
+    def _on_suspect(self) -> None:
+        self._suspect = True
+
+    def _set(self, state: State, reason: str) -> None:
+        self.state, self.reason = state, reason
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    def _mask(self, text: str) -> str:
+        return mask(text, self.config.secrets)
+
+    # The list.
+
+    async def _list(self, session: Session) -> None:
+        tools, warnings = await list_tools(session)
+        for warning in warnings:
+            if warning not in self.warnings:
+                log.warning("server %r: %s", self.config.key, warning)
+        self.warnings = warnings
+        if tools == self.tools and session.info == self.info:
+            return
+        self.tools, self.info = tools, session.info
+        self.on_change(self)
+        entry = Entry(tools, session.info, session.modern)
+        await anyio.to_thread.run_sync(self.snapshot.save, self.config, entry, abandon_on_cancel=True)
+
+    async def _relist_loop(self, session: Session) -> None:
+        while True:
+            every = RELIST_EVERY * random.uniform(0.8, 1.2) if self.config.transport != "stdio" else math.inf
+            with anyio.move_on_after(every):
+                await self._relist.wait()
+                await anyio.sleep(COALESCE)
+            self._relist = anyio.Event()
+            try:
+                with anyio.fail_after(self.config.connect_timeout):
+                    await self._list(session)
+            except (RpcError, UpstreamFailure, TimeoutError) as error:
+                log.warning("server %r: could not read its tools again: %s", self.config.key, describe(error))
+
+    async def _listen_loop(self, session: Session) -> None:
+        tools = session.capabilities.get("tools")
+        if not session.modern or not isinstance(tools, dict) or not tools.get("listChanged"):  # pyright: ignore[reportUnknownMemberType]
+            return
+        delay = 1.0
+        while True:
+            opened = anyio.current_time()
+            await listen(session)
+            delay = 1.0 if anyio.current_time() - opened > PROVEN else min(BACKOFF_CAP, delay * 2)
+            await anyio.sleep(delay)
+            self._relist.set()  # there is no replay: what was missed is read
+
+    def _on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == "notifications/tools/list_changed":
+            self._relist.set()
+        elif method == "notifications/message":
+            text = params.get("data")
+            log.info("server %r says: %s", self.config.key, self._mask(shorten(one_line(str(text)), 300)))
+
+    # Calls: any task, concurrently.
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> dict[str, Any]:
+        """Call the tool `name` (raw) and return the result dict as it came.
+
+        `meta` is the caller's `_meta`; what belongs to the caller's own connection is left out.
+        A request that provably did not run (session forgotten, never sent) is sent once more; nothing else ever is.
+
+        Raises:
+            RpcError: the upstream answered with a JSON-RPC error.
+            UpstreamFailure: it did not answer.
+        """
+        params: dict[str, Any] = {"name": name}
+        if arguments is not None:
+            params["arguments"] = arguments
+        forwarded = {k: v for k, v in (meta or {}).items() if k != "progressToken" and not k.startswith(PROTOCOL_META)}
+        if forwarded:
+            params["_meta"] = forwarded
+        async with self._slots:
+            try:
+                return await self._send(params, on_progress)
+            except UpstreamFailure as failure:
+                if failure.may_have_run:
+                    raise UpstreamFailure(self.config.key, self._mask(failure.reason), may_have_run=True) from None
+            except RpcError as error:
+                session = self._session
+                if error.code != HEADER_MISMATCH or session is None:
+                    raise
+                await self._list(session)  # rejected before it ran: the schema has changed
+            return await self._send(params, on_progress)
+
+    async def _send(self, params: dict[str, Any], on_progress: OnProgress | None) -> dict[str, Any]:
+        session = await self.ready()
+        if self._suspect and not session.modern:
+            session = await self._verified(session)
+        return await session.request("tools/call", params, timeout=self.config.timeout, on_progress=on_progress)
+
+    async def ready(self) -> Session:
+        """A session to send on, waking a sleeping reconnect; waits at most `connect_timeout`.
+
+        Raises:
+            UpstreamFailure: there is none, and why.
+        """
+        attempts = self._attempts
+        with anyio.move_on_after(self.config.connect_timeout):
+            while not self._usable():
+                if self.state == "failed" and self._session is None:
+                    if self.config.problem or self._attempts > attempts:
+                        break
+                    if anyio.current_time() - self._tried_at < MIN_RETRY and self._attempts > 1:
+                        break
+                    self._wake.set()
+                elif self.state == "stopped" and self._attempts:
+                    break
+                await self._changed.wait()
+        if not self._usable():
+            reason = self.reason or "not connected yet"
+            raise UpstreamFailure(self.config.key, reason, may_have_run=False)
+        assert self._session is not None
+        return self._session
+
+    def _usable(self) -> bool:
+        return self._session is not None and not self._session.peer.closed.is_set() and not self._lost.is_set()
+
+    async def _verified(self, session: Session) -> Session:
+        """After an answer that may mean a lost session: ask once, together, before the next call is risked."""
+        async with self._verifying:
+            if self._suspect and self._session is session:
+                self._suspect = False
+                try:
+                    await session.request("ping", timeout=PING_TIMEOUT)
+                except RpcError as error:
+                    if error.code != METHOD_NOT_FOUND:
+                        self._on_lost()
+                except UpstreamFailure:
+                    self._on_lost()
+                self._suspect = False
+        return await self.ready()

@@ -1,0 +1,373 @@
+"""Upstreams over HTTP: Streamable HTTP on the SDK's transport, hardened, and the legacy HTTP+SSE transport.
+
+The SDK's transport lets one failing POST cancel every call in flight, loses the HTTP status, and limits an SSE event
+to 1 MiB. `_Client` sits below it and turns every answer that is not JSON-RPC into a JSON-RPC error for that one
+request, carrying a marker that `_Streams` turns into `Peer.fail`.
+"""
+
+import asyncio
+import json
+import logging
+import math
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, cast
+from urllib.parse import urljoin, urlsplit
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+
+from proxy.config import ServerConfig
+from proxy.text import one_line, shorten
+from proxy.upstream.failure import ConnectError, describe
+from proxy.upstream.peer import Peer
+
+log = logging.getLogger(__name__)
+
+MARKER = "narrow-waist/failure"
+SSE_MAX_EVENT = 256 * 1024 * 1024
+DRAIN_AT = 64
+"""Messages waiting to be posted beyond which a sender waits."""
+
+_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+_LOCAL = re.compile(
+    r"SSE stream (ended|failed)|Failed to parse (JSON|SSE)|server answered a request with 202|"
+    r"Unexpected content type|Redirect to "
+)
+"""Errors that the SDK's transport makes up itself; they are failures of the connection, not answers of the server."""
+
+OnLost = Callable[[], None]
+
+
+class _Client(httpx2.AsyncClient):
+    """An HTTP client whose failures to get a JSON-RPC answer stay with the one request they happened to."""
+
+    def __init__(self, config: ServerConfig, on_lost: OnLost, on_suspect: OnLost) -> None:
+        super().__init__(
+            headers=dict(config.headers),
+            timeout=httpx2.Timeout(min(config.connect_timeout, 30.0), read=None, pool=None),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
+        )
+        self._on_lost, self._on_suspect = on_lost, on_suspect
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        if request.method != "POST":
+            return await super().send(request, **options)
+        body = _body(request)
+        try:
+            response = await super().send(request, **options)
+            reason = await self._problem(request, response, body)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            self._on_suspect()
+            return _failure(request, body, f"cannot reach {_origin(request)}: {describe(error)}", may_have_run=False)
+        except (httpx2.TransportError, httpx2.DecodingError) as error:
+            self._on_suspect()
+            return _failure(request, body, f"the HTTP connection failed: {describe(error)}", may_have_run=True)
+        if reason is None:
+            return response
+        status = response.status_code
+        await response.aclose()
+        if status == 404 and "mcp-session-id" in request.headers:
+            self._on_lost()
+            return _failure(request, body, "the server has forgotten our session", may_have_run=False, lost=True)
+        self._on_suspect()
+        return _failure(request, body, reason, may_have_run=status >= 500 or status < 400, status=status)
+
+    async def _problem(self, request: httpx2.Request, response: httpx2.Response, body: Mapping[str, Any]) -> str | None:
+        """What is wrong with the answer to a JSON-RPC request, or None; may replace the response's content."""
+        if response.next_request is not None or response.is_redirect:
+            return None  # the SDK follows it within the origin
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if "id" not in body or "method" not in body:  # a notification or an answer of ours
+            return None
+        if response.status_code == 202:
+            return "HTTP 202: the server accepted the request but gives no answer to it"
+        if response.is_success and kind == "text/event-stream":
+            await _mend_event_stream(response)
+            return None
+        content = await response.aread()
+        message = _json(content)
+        if isinstance(message, dict) and ("result" in message or "error" in message):
+            frame = cast(dict[str, Any], message)
+            # A whole JSON-RPC answer, whatever the status and the content type. An error may have lost the id.
+            if "error" in frame and frame.get("id") is None:
+                frame["id"] = body["id"]
+            if str(frame.get("id")) != str(body["id"]):
+                return "the answer has another request's id"
+            if not response.is_success and "error" not in frame:
+                return f"HTTP {response.status_code} with a result"
+            if not isinstance(frame.get("error"), dict | None) or not isinstance(frame.get("result"), dict | None):
+                return f"malformed answer: {shorten(one_line(content[:400].decode('utf-8', 'replace')), 200)}"
+            if not response.is_success and "mcp-session-id" in request.headers:
+                if response.status_code == 404:
+                    return _excerpt(response, content)
+                self._on_suspect()
+            if response.status_code in (401, 403):
+                return _excerpt(response, content)
+            response.headers["content-type"] = "application/json"
+            response._content = json.dumps(frame).encode()  # pyright: ignore[reportPrivateUsage]
+            return None
+        return _excerpt(response, content)
+
+
+def _body(request: httpx2.Request) -> dict[str, Any]:
+    value = _json(request.content)
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
+
+
+def _json(content: bytes) -> object:
+    try:
+        return json.loads(content.decode("utf-8-sig", "replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _origin(request: httpx2.Request) -> str:
+    return f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace')}"
+
+
+def _excerpt(response: httpx2.Response, content: bytes) -> str:
+    """Status and a short, tag-free excerpt: no HTML page ever reaches a model."""
+    text = one_line(_TAGS.sub(" ", content[:4096].decode("utf-8", "replace")))
+    said = f": {shorten(text, 160)}" if text else ", empty body"
+    retry = response.headers.get("retry-after")
+    wait = f" (retry after {shorten(one_line(retry), 40)})" if retry else ""
+    what = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
+    return f"{what}{wait}{said}" if not response.is_success else f"{what} but not a JSON-RPC answer{said}"
+
+
+def _failure(
+    request: httpx2.Request,
+    body: Mapping[str, Any],
+    reason: str,
+    *,
+    may_have_run: bool,
+    lost: bool = False,
+    status: int | None = None,
+) -> httpx2.Response:
+    marker = {MARKER: {"reason": reason, "mayHaveRun": may_have_run, "lost": lost, "status": status}}
+    error = {"code": -32603, "message": reason, "data": marker}
+    if "id" not in body:
+        return httpx2.Response(202, request=request)
+    return httpx2.Response(200, json={"jsonrpc": "2.0", "id": body["id"], "error": error}, request=request)
+
+
+class _Pushback(httpx2.AsyncByteStream):
+    """A byte stream whose first chunk was read already."""
+
+    def __init__(self, first: bytes, rest: AsyncIterator[bytes], inner: httpx2.AsyncByteStream) -> None:
+        self._first, self._rest, self._inner = first, rest, inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._first
+        async for chunk in self._rest:
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def _mend_event_stream(response: httpx2.Response) -> None:
+    """Some gateways label a bare JSON body as an event stream: present it as what it is."""
+    inner = cast(httpx2.AsyncByteStream, response.stream)
+    chunks = aiter(inner)
+    first = await anext(chunks, b"")
+    response.stream = _Pushback(first, chunks, inner)
+    if first.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
+        response.headers["content-type"] = "application/json"
+        await response.aread()
+
+
+class _Streams:
+    """The SDK's stream pair as a `Link`: dicts become its models on the way out, and dicts again on the way in."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._send, self._outbox = anyio.create_memory_object_stream[SessionMessage](math.inf)
+        self._short = anyio.Event()
+        self._version: str | None = None
+
+    def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        model: types.JSONRPCMessage
+        if "method" not in message:
+            model = (
+                types.JSONRPCResponse.model_construct(**message)
+                if "result" in message
+                else types.JSONRPCError.model_validate(message)
+            )
+        elif "id" in message:
+            model = types.JSONRPCRequest.model_construct(**message)
+        else:
+            model = types.JSONRPCNotification.model_construct(**message)
+        metadata = ClientMessageMetadata(headers=dict(headers)) if headers else None
+        try:
+            self._send.send_nowait(SessionMessage(model, metadata))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise BrokenPipeError("the connection is closed") from None
+
+    async def drain(self) -> None:
+        while self._outbox.statistics().current_buffer_used > DRAIN_AT and not self._peer.closed.is_set():
+            await self._short.wait()
+
+    async def pump(self, write: Any) -> None:
+        """Hand queued messages to the SDK's transport."""
+        try:
+            async with self._outbox:
+                async for message in self._outbox:
+                    short, self._short = self._short, anyio.Event()
+                    short.set()
+                    await write.send(message)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._peer.close("the HTTP connection was closed")
+
+    async def read(self, read: Any) -> None:
+        """Feed the peer from the SDK's transport until that ends."""
+        try:
+            async for item in read:
+                if isinstance(item, Exception):
+                    log.warning(
+                        "server %r: unreadable message: %s", self._peer.server, shorten(one_line(str(item)), 200)
+                    )
+                else:
+                    self._take(item.message)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass
+        self._peer.close("the HTTP connection was closed")
+
+    def _take(self, message: types.JSONRPCMessage) -> None:
+        if isinstance(message, types.JSONRPCResponse):
+            self._peer.receive({"id": message.id, "result": message.result})
+        elif isinstance(message, types.JSONRPCError):
+            data: Any = message.error.data
+            marker = cast(dict[str, Any], data).get(MARKER) if isinstance(data, dict) else None
+            if marker is not None:
+                self._peer.fail(message.id, marker["reason"], may_have_run=marker["mayHaveRun"])
+            elif _LOCAL.match(message.error.message):
+                self._peer.fail(message.id, message.error.message)
+            else:
+                error: dict[str, Any] = {"code": message.error.code, "message": message.error.message, "data": data}
+                self._peer.receive({"id": message.id, "error": error})
+        else:
+            self._peer.receive(message.model_dump(by_alias=True, mode="json", exclude_unset=True))
+
+
+@asynccontextmanager
+async def open_http(config: ServerConfig, peer: Peer, on_lost: OnLost, on_suspect: OnLost) -> AsyncGenerator[None]:
+    """Attach `peer` to a Streamable HTTP server.
+
+    `on_lost` is called when the server says that our session is gone (the request it said it to was not executed);
+    `on_suspect` when an answer was such that the session may be gone.
+    """
+    assert config.url is not None
+    async with (
+        _Client(config, on_lost, on_suspect) as client,
+        streamable_http_client(config.url, http_client=client, max_sse_event_size=SSE_MAX_EVENT) as (read, write),
+        anyio.create_task_group() as tasks,
+    ):
+        streams = _Streams(peer)
+        tasks.start_soon(streams.pump, write)
+        tasks.start_soon(streams.read, read)
+        peer.attach(streams)
+        try:
+            yield
+        finally:
+            peer.close("the proxy closed the connection")
+            tasks.cancel_scope.cancel()
+
+
+class _SseLink:
+    """The write side of the legacy transport: each message is a POST to the endpoint the server named."""
+
+    def __init__(self, client: _Client, peer: Peer, endpoint: str, tasks: anyio.abc.TaskGroup) -> None:
+        self._client, self._peer, self._endpoint, self._tasks = client, peer, endpoint, tasks
+
+    def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        self._tasks.start_soon(self._post, message, dict(headers or {}))
+
+    async def drain(self) -> None:
+        await asyncio.sleep(0)
+
+    async def _post(self, message: dict[str, Any], headers: dict[str, str]) -> None:
+        try:
+            response = await httpx2.AsyncClient.send(
+                self._client, self._client.build_request("POST", self._endpoint, json=message, headers=headers)
+            )
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            self._peer.fail(message.get("id"), f"cannot reach the server: {describe(error)}", may_have_run=False)
+            return
+        except httpx2.TransportError as error:
+            self._peer.fail(message.get("id"), f"the HTTP connection failed: {describe(error)}")
+            return
+        if not response.is_success and "method" in message:
+            self._peer.fail(
+                message.get("id"), _excerpt(response, response.content), may_have_run=response.status_code >= 500
+            )
+            if response.status_code in (404, 410):
+                self._peer.close("the server has forgotten our session")
+
+
+@asynccontextmanager
+async def open_sse(config: ServerConfig, peer: Peer, on_lost: OnLost, on_suspect: OnLost) -> AsyncGenerator[None]:
+    """Attach `peer` to a server of the legacy HTTP+SSE transport (2024-11-05).
+
+    The SDK's own client limits an event to 1 MiB and serialises all posts, so this is ours.
+
+    Raises:
+        ConnectError: no event stream, or one that names no endpoint.
+    """
+    assert config.url is not None
+    async with _Client(config, on_lost, on_suspect) as client:
+        request = client.build_request(
+            "GET", config.url, headers={"accept": "text/event-stream", "cache-control": "no-store"}
+        )
+        try:
+            response = await client.send(request, stream=True, follow_redirects=True)
+        except httpx2.TransportError as error:
+            raise ConnectError(f"cannot reach {_origin(request)}: {describe(error)}") from None
+        try:
+            kind = response.headers.get("content-type", "")
+            if not response.is_success or not kind.startswith("text/event-stream"):
+                reason = _excerpt(response, await response.aread())
+                raise ConnectError(f"no event stream: {reason}", permanent=response.status_code in (401, 403, 404, 405))
+            events = aiter(httpx2.EventSource(response, max_event_size=SSE_MAX_EVENT))
+            endpoint = await _endpoint(str(response.url), events)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_read_events, events, peer)
+                peer.attach(_SseLink(client, peer, endpoint, tasks))
+                try:
+                    yield
+                finally:
+                    peer.close("the proxy closed the connection")
+                    tasks.cancel_scope.cancel()
+        finally:
+            with anyio.move_on_after(1, shield=True):
+                await response.aclose()
+
+
+async def _endpoint(base: str, events: AsyncIterator[httpx2.ServerSentEvent]) -> str:
+    async for event in events:
+        if event.event == "endpoint":
+            endpoint = urljoin(base, event.data)
+            if urlsplit(endpoint)[:2] != urlsplit(base)[:2]:
+                raise ConnectError(f"the server names an endpoint of another origin: {endpoint}", permanent=True)
+            return endpoint
+    raise ConnectError("the event stream ended without naming an endpoint")
+
+
+async def _read_events(events: AsyncIterator[httpx2.ServerSentEvent], peer: Peer) -> None:
+    reason = "the server closed the event stream"
+    try:
+        async for event in events:
+            if event.event == "message" and event.data:
+                message = _json(event.data.encode("utf-8", "replace"))
+                if not peer.receive(message):
+                    log.warning(
+                        "server %r: an event that is not MCP: %s", peer.server, shorten(one_line(event.data[:400]), 200)
+                    )
+    except (httpx2.TransportError, httpx2.StreamError, httpx2.SSEError) as error:
+        reason = f"the event stream failed: {describe(error)}"
+    peer.close(reason)

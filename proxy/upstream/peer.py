@@ -1,0 +1,249 @@
+"""Peer: JSON-RPC 2.0 with one upstream, raw dicts in and out.
+
+A transport (`stdio.py`, `http.py`) attaches a `Link`, feeds every inbound value to `receive`, and says `close` when
+the connection has ended. Nothing is validated beyond what correlation needs: the SDK's session would drop unknown
+fields and leave a malformed answer waiting for its time-out; here it fails its own request, at once, with a reason.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+import anyio
+
+from proxy.errors import RpcError, UpstreamFailure
+from proxy.text import one_line, shorten
+
+log = logging.getLogger(__name__)
+
+METHOD_NOT_FOUND = -32601
+CANCEL_WRITE_TIMEOUT = 2.0
+"""Seconds a courtesy cancel may take to leave; a wedged transport must not hold a cancelled caller."""
+
+Notification = dict[str, Any]
+OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
+"""Gets the params of a `notifications/progress` as they came, still under our own token."""
+
+
+class Link(Protocol):
+    """The write side of a connection."""
+
+    def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        """Queue one message. Raises OSError when the connection is known to be gone."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until the queue is short again."""
+        ...
+
+
+@dataclass(slots=True)
+class _Pending:
+    outcome: "asyncio.Future[dict[str, Any]]"
+    progress: "asyncio.Queue[Mapping[str, Any] | None] | None"
+    """None in the queue says that the outcome is there."""
+    scope: anyio.CancelScope
+    timeout: float
+
+
+@dataclass(eq=False)
+class Peer:
+    """One connection's requests, notifications and their answers."""
+
+    server: str
+    on_notification: Callable[[str, Mapping[str, Any]], None]
+    closed: anyio.Event = field(default_factory=anyio.Event)
+    reason: str = ""
+    """Why the connection ended."""
+    _link: Link | None = None
+    _pending: dict[int | str, _Pending] = field(default_factory=dict[int | str, _Pending])
+    _next: int = 0
+
+    def attach(self, link: Link) -> None:
+        """Say where messages go."""
+        self._link = link
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._pending)
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        timeout: float = math.inf,
+        on_progress: OnProgress | None = None,
+        headers: Mapping[str, str] | None = None,
+        cancellable: bool = True,
+    ) -> dict[str, Any]:
+        """Send a request and return its result dict, untouched.
+
+        `timeout` is in seconds without progress. Cancelling the caller, and the time-out, tell the upstream so,
+        unless the request is one that must not be cancelled (`initialize`, `server/discover`).
+
+        Raises:
+            RpcError: the upstream answered with a JSON-RPC error.
+            UpstreamFailure: it did not answer, or with something that is not an answer.
+        """
+        if self.closed.is_set() or self._link is None:
+            raise UpstreamFailure(self.server, self.reason or "not connected", may_have_run=False)
+        self._next += 1
+        ident = self._next
+        if on_progress is not None:
+            params = {**params, "_meta": {**(params.get("_meta") or {}), "progressToken": ident}}
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": ident, "method": method}
+        if params:
+            message["params"] = params
+        with anyio.CancelScope(deadline=anyio.current_time() + timeout) as scope:
+            queue: asyncio.Queue[Mapping[str, Any] | None] | None = asyncio.Queue() if on_progress else None
+            pending = _Pending(asyncio.get_running_loop().create_future(), queue, scope, timeout)
+            self._pending[ident] = pending
+            try:
+                try:
+                    self._link.send(message, headers)
+                except OSError as error:
+                    raise UpstreamFailure(self.server, f"could not send: {error}", may_have_run=False) from None
+                await self._link.drain()
+                if queue is not None and on_progress is not None:
+                    while (params_ := await queue.get()) is not None:
+                        await on_progress(params_)
+                return await pending.outcome
+            except asyncio.CancelledError:
+                if cancellable:
+                    await self._cancel(ident, "timed out" if scope.cancel_called else "cancelled by the client")
+                raise
+            finally:
+                del self._pending[ident]
+                pending.outcome.cancel()
+        raise UpstreamFailure(self.server, f"no answer within {timeout:g} s (timeout)", may_have_run=True)
+
+    async def idle(self) -> None:
+        """Wait until no request is in flight, or the connection has ended."""
+        while self._pending and not self.closed.is_set():
+            await asyncio.wait([p.outcome for p in self._pending.values()])
+            await asyncio.sleep(0)
+
+    def notify(
+        self, method: str, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Send a notification; a connection that is gone swallows it."""
+        if self._link is not None and not self.closed.is_set():
+            message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+            if params:
+                message["params"] = params
+            try:
+                self._link.send(message, headers)
+            except OSError as error:
+                log.debug("server %r: %s not sent: %s", self.server, method, error)
+
+    async def _cancel(self, ident: int, why: str) -> None:
+        self.notify("notifications/cancelled", {"requestId": ident, "reason": why})
+        if self._link is not None:
+            with anyio.move_on_after(CANCEL_WRITE_TIMEOUT, shield=True):
+                await self._link.drain()
+
+    # What the transport feeds in.
+
+    def receive(self, message: object) -> bool:
+        """Take one inbound JSON value; False when it is not JSON-RPC at all."""
+        if isinstance(message, list):  # a batch, as 2025-03-26 allows
+            batch = cast(list[object], message)
+            understood = [self.receive(each) for each in batch]
+            return bool(understood) and all(understood)
+        if not isinstance(message, dict):
+            return False
+        frame = cast(dict[str, Any], message)
+        method = frame.get("method")
+        if isinstance(method, str):
+            params = frame.get("params")
+            self._inbound(method, cast(Mapping[str, Any], params) if isinstance(params, dict) else {}, frame)
+            return True
+        if "result" not in frame and "error" not in frame:
+            return False
+        pending = self._waiting(frame.get("id"))
+        if pending is None:
+            log.debug("server %r: answer to an unknown request id %r", self.server, frame.get("id"))
+            return True
+        error = frame.get("error")
+        if error is not None:
+            self._settle(pending, self._error(error))
+        elif isinstance(frame["result"], dict):
+            self._settle(pending, cast(dict[str, Any], frame["result"]))
+        else:
+            self._settle(pending, self._malformed(frame["result"]))
+        return True
+
+    def fail(self, ident: object, reason: str, *, may_have_run: bool = True) -> None:
+        """Fail the one request with that id; unknown ids are ignored."""
+        if (pending := self._waiting(ident)) is not None:
+            self._settle(pending, UpstreamFailure(self.server, reason, may_have_run=may_have_run))
+
+    def close(self, reason: str) -> None:
+        """The connection has ended: every waiting request fails with `reason`. The first reason stays."""
+        if self.closed.is_set():
+            return
+        self.reason = reason
+        self.closed.set()
+        for pending in list(self._pending.values()):
+            self._settle(pending, UpstreamFailure(self.server, reason, may_have_run=True))
+
+    def _waiting(self, ident: object) -> _Pending | None:
+        if isinstance(ident, str) and ident.isdecimal():
+            ident = int(ident)  # servers that turn ids into strings
+        return self._pending.get(ident) if isinstance(ident, int) and not isinstance(ident, bool) else None
+
+    def _error(self, error: object) -> Exception:
+        if isinstance(error, dict):
+            fields = cast(dict[str, Any], error)
+            code, text = fields.get("code"), fields.get("message")
+            if isinstance(code, int) and not isinstance(code, bool) and isinstance(text, str):
+                return RpcError(code, text, fields.get("data"))
+        return self._malformed(cast(object, error))
+
+    def _malformed(self, what: object) -> UpstreamFailure:
+        return UpstreamFailure(
+            self.server, f"malformed answer: {shorten(one_line(repr(what)), 200)}", may_have_run=True
+        )
+
+    @staticmethod
+    def _settle(pending: _Pending, outcome: dict[str, Any] | Exception) -> None:
+        if not pending.outcome.done():
+            if isinstance(outcome, Exception):
+                pending.outcome.set_exception(outcome)
+                # The waiter may be gone; asyncio would log "exception was never retrieved".
+                pending.outcome.exception()
+            else:
+                pending.outcome.set_result(outcome)
+            if pending.progress is not None:
+                pending.progress.put_nowait(None)
+
+    def _inbound(self, method: str, params: Mapping[str, Any], frame: dict[str, Any]) -> None:
+        if "id" in frame:
+            self._answer(frame["id"], method)
+        elif method == "notifications/progress":
+            pending = self._waiting(params.get("progressToken"))
+            if pending is not None:
+                pending.scope.deadline = anyio.current_time() + pending.timeout
+                if pending.progress is not None and not pending.outcome.done():
+                    pending.progress.put_nowait(params)
+        else:
+            self.on_notification(method, params)
+
+    def _answer(self, ident: Any, method: str) -> None:
+        """Requests of the server: we declare no capability, so all but `ping` are declined at once."""
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": ident}
+        if method == "ping":
+            reply["result"] = {}
+        else:
+            log.debug("server %r: declined its request %s", self.server, shorten(one_line(method), 60))
+            reply["error"] = {"code": METHOD_NOT_FOUND, "message": f"Method not found: {method}"}
+        if self._link is not None:
+            try:
+                self._link.send(reply)
+            except OSError as error:
+                log.debug("server %r: answer not sent: %s", self.server, error)

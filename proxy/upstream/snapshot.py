@@ -1,0 +1,124 @@
+"""Snapshot: the last good list of each server on disk, so that nobody ever waits for a server seen before.
+
+One file per (server key, hash of its unexpanded launch config). Files are private, written atomically, versioned;
+one that cannot be read, or is for another config, is as if never seen. Several proxies may share the folder.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from proxy.config import ServerConfig
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+
+
+def default_folder(environ: Mapping[str, str]) -> Path:
+    """`$NARROW_WAIST_CACHE`, else the platform's cache folder."""
+    if explicit := environ.get("NARROW_WAIST_CACHE"):
+        return Path(explicit).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "narrow-waist"
+    base = environ.get("XDG_CACHE_HOME") or environ.get("LOCALAPPDATA")
+    return (Path(base) if base else Path.home() / ".cache") / "narrow-waist"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of one server from an earlier connection."""
+
+    tools: list[dict[str, Any]]
+    info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    modern: bool | None = None
+    """The era it spoke, so that the next connection need not probe."""
+
+
+class Snapshot:
+    """The folder of entries, and the exact token counts beside them."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """`folder` None keeps nothing."""
+        self.folder = folder
+
+    def load(self, config: ServerConfig) -> Entry | None:
+        """The entry for exactly this config, or None."""
+        data = self._read(self._name(config))
+        if data is None or data.get("server") != config.key or data.get("launch") != config.launch_hash:
+            return None
+        raw_tools, info, modern = data.get("tools"), data.get("info"), data.get("modern")
+        if not isinstance(raw_tools, list) or not isinstance(info, dict):
+            return None
+        tools = [
+            cast(dict[str, Any], t)
+            for t in cast(list[object], raw_tools)
+            if isinstance(t, dict) and isinstance(cast(dict[str, Any], t).get("name"), str)
+        ]
+        return Entry(tools, cast(dict[str, Any], info), modern if isinstance(modern, bool) else None)
+
+    def save(self, config: ServerConfig, entry: Entry) -> None:
+        """Replace the entry of this config; a full or read-only disk costs a log line."""
+        self._write(
+            self._name(config),
+            {
+                "server": config.key,
+                "launch": config.launch_hash,
+                "info": entry.info,
+                "modern": entry.modern,
+                "tools": entry.tools,
+            },
+        )
+
+    def load_counts(self) -> dict[str, int]:
+        """Exact token counts by text, as far as they were kept."""
+        counts = (self._read("counts.json") or {}).get("counts")
+        if not isinstance(counts, dict):
+            return {}
+        return {k: v for k, v in cast(dict[str, Any], counts).items() if isinstance(v, int)}
+
+    def save_counts(self, counts: Mapping[str, int]) -> None:
+        """Keep exact token counts."""
+        self._write("counts.json", {"counts": counts})
+
+    @staticmethod
+    def _name(config: ServerConfig) -> str:
+        return hashlib.sha256(f"{config.key}\0{config.launch_hash}".encode()).hexdigest()[:32] + ".json"
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        if self.folder is None:
+            return None
+        try:
+            value: object = json.loads((self.folder / name).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError) as error:
+            log.debug("snapshot %s is not readable and is ignored: %s", name, error)
+            return None
+        if not isinstance(value, dict) or cast(dict[str, Any], value).get("version") != VERSION:
+            return None
+        return cast(dict[str, Any], value)
+
+    def _write(self, name: str, data: dict[str, Any]) -> None:
+        if self.folder is None:
+            return
+        temporary = None
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=f".{name}.")  # mode 0600
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump({"version": VERSION, **data}, file, separators=(",", ":"))
+            os.replace(temporary, self.folder / name)
+        except (OSError, ValueError, RecursionError) as error:
+            log.warning("could not keep the snapshot %s: %s", self.folder / name, error)
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)

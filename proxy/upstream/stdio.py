@@ -1,0 +1,300 @@
+"""A stdio upstream: one child process in a process group of its own, its lines, its stderr, its end.
+
+Our own asyncio protocol instead of the SDK's transport, because a proxy needs what that cannot give: lines of any
+length without quadratic copies, no worker threads, a malformed line failing only its own request, and the exit seen
+even when a grandchild keeps the pipe open. The order of shutdown is the specification's (close stdin, SIGTERM,
+SIGKILL), for the whole group.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import re
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from proxy.config import ServerConfig
+from proxy.text import one_line, shorten
+from proxy.upstream.failure import ConnectError
+from proxy.upstream.peer import Peer
+from proxy.upstream.reaper import Reaper
+
+log = logging.getLogger(__name__)
+
+MAX_LINE = 256 * 1024 * 1024
+"""Bytes of one message; beyond it the request it answers fails, and only that."""
+HIGH_WATER = 1024 * 1024
+EOF_GRACE = 1.5
+"""Seconds a server has to leave after its stdin closed; with TERM_GRACE and the kill below the 5 s of a clean stop."""
+TERM_GRACE = 1.5
+KILL_GRACE = 1.0
+END_GRACE = 0.2
+POLL = 0.02
+STDERR_LINES = 20
+STDERR_LINE = 2_000
+
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[^"]{1,64}")')
+
+
+class StderrTail:
+    """The last lines a server wrote to stderr, masked; a flood costs neither memory nor log."""
+
+    def __init__(self, server: str, mask: Callable[[str], str]) -> None:
+        self.lines: deque[str] = deque(maxlen=STDERR_LINES)
+        self._server, self._mask = server, mask
+        self._partial = b""
+
+    def feed(self, data: bytes) -> None:
+        """Take a chunk as it came."""
+        *lines, rest = (self._partial + data).split(b"\n")
+        self._partial = rest[-STDERR_LINE:]
+        for line in lines[-STDERR_LINES:]:
+            text = self._mask(shorten(one_line(line[:STDERR_LINE].decode("utf-8", "replace")), 500))
+            if text:
+                self.lines.append(text)
+                log.debug("server %r stderr: %s", self._server, text)
+
+    def tail(self, count: int = 3) -> str:
+        """The last lines as one text, "" where there are none."""
+        if self._partial:
+            self.feed(b"\n")
+        return " | ".join(list(self.lines)[-count:])
+
+
+class _Process(asyncio.SubprocessProtocol):
+    """Bytes of the child to values for the peer, and the peer's messages to bytes."""
+
+    def __init__(self, peer: Peer, stderr: StderrTail) -> None:
+        self.peer, self.stderr = peer, stderr
+        self.transport: asyncio.SubprocessTransport | None = None
+        self.exited = anyio.Event()
+        self._stdin: asyncio.WriteTransport | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._junk_told = False
+        self._output_ended = False
+        self._writable = anyio.Event()
+        self._writable.set()
+
+    # asyncio.SubprocessProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self.transport = transport
+        stdin = transport.get_pipe_transport(0)
+        assert isinstance(stdin, asyncio.WriteTransport)
+        stdin.set_write_buffer_limits(HIGH_WATER)
+        self._stdin = stdin
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self.stderr.feed(data)
+            return
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            if self._parts or self._size:
+                self._parts.append(data[start:end])
+                line, too_long = b"".join(self._parts), self._size + end - start > MAX_LINE
+                self._parts, self._size = [], 0
+            else:
+                line, too_long = data[start:end], False
+            self._line(line, too_long)
+            start = end + 1
+        if start < len(data):
+            self._size += len(data) - start
+            if self._size <= MAX_LINE or not self._parts:
+                self._parts.append(data[start:])
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._writable.set()
+        if fd == 1:
+            self._output_ended = True
+            self._ended("the server closed its output")
+
+    def process_exited(self) -> None:
+        assert self.transport is not None
+        self.exited.set()
+        self._ended(_exit_reason(self.transport.get_returncode()))
+
+    def _ended(self, reason: str) -> None:
+        """Close the peer once both the output and the process have ended, else a little later.
+
+        The output may still hold a last answer; the exit code tells more than a closed pipe; a grandchild may keep
+        the pipe open for ever.
+        """
+        if self._output_ended and self.exited.is_set():
+            self.peer.close(reason)
+        else:
+            asyncio.get_running_loop().call_later(END_GRACE, self.peer.close, reason)
+
+    def pause_writing(self) -> None:
+        self._writable = anyio.Event()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # Link
+
+    def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        if self._stdin is None or self._stdin.is_closing():
+            raise BrokenPipeError("the server's input is closed")
+        self._stdin.write(encode(message) + b"\n")
+
+    async def drain(self) -> None:
+        await self._writable.wait()
+
+    def close_stdin(self) -> None:
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.close()
+
+    # Lines
+
+    def _line(self, line: bytes, too_long: bool) -> None:
+        if too_long:
+            log.warning("server %r: a message longer than %d MiB was dropped", self.peer.server, MAX_LINE >> 20)
+            self._fail_id(line, f"its answer is longer than {MAX_LINE >> 20} MiB")
+            return
+        if not line.strip():
+            return
+        try:
+            message = decode(line)
+        except (ValueError, RecursionError):
+            if b'"jsonrpc"' in line[:4096] and self._fail_id(line, "unparseable answer"):
+                return
+            message = None
+        if not self.peer.receive(message) and not self._junk_told:
+            self._junk_told = True
+            text = shorten(one_line(line[:400].decode("utf-8", "replace")), 200)
+            log.warning("server %r writes to stdout what is not MCP (told once): %s", self.peer.server, text)
+
+    def _fail_id(self, line: bytes, reason: str) -> bool:
+        head = line[:300]
+        if b'"method"' in head or (match := _ID.search(head) or _ID.search(line[-300:])) is None:
+            return False
+        self.peer.fail(json.loads(match[1]), reason)
+        return True
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """One message as compact JSON; lone surrogates (which UTF-8 cannot hold) become escapes."""
+    try:
+        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(message, separators=(",", ":")).encode()
+
+
+def decode(line: bytes) -> Any:
+    """One line's JSON value, leniently: invalid UTF-8 and lone surrogates become U+FFFD.
+
+    Raises:
+        ValueError: it is not JSON.
+        RecursionError: it is nested too deep.
+    """
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        text = line.decode("utf-8", "replace")
+    value = json.loads(text)
+    if "\\ud" in text or "\\uD" in text:
+        # JavaScript servers cut strings in half; a lone half cannot be encoded again on the way out.
+        again = json.dumps(value, ensure_ascii=False)
+        if any("\ud800" <= ch <= "\udfff" for ch in again):
+            value = json.loads(again.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+    return value
+
+
+def _exit_reason(code: int | None) -> str:
+    if code is None:
+        return "the server's process ended"
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"the server's process was ended by {signal.Signals(-code).name}"
+    return f"the server's process exited with code {code}"
+
+
+@asynccontextmanager
+async def open_stdio(
+    config: ServerConfig, environment: Mapping[str, str], peer: Peer, stderr: StderrTail, reaper: Reaper
+) -> AsyncGenerator[None]:
+    """Start the server's process and attach `peer` to it; on leaving, the whole process group is gone.
+
+    Raises:
+        ConnectError: the process could not be started.
+    """
+    assert config.command is not None
+    loop = asyncio.get_running_loop()
+    try:
+        _, process = await loop.subprocess_exec(
+            lambda: _Process(peer, stderr),
+            config.command,
+            *config.args,
+            env=dict(environment),
+            cwd=config.cwd,
+            start_new_session=sys.platform != "win32",
+        )
+    except FileNotFoundError:
+        missing = f"folder not found: {config.cwd}" if config.cwd and not config.cwd.is_dir() else None
+        raise ConnectError(
+            missing or f"command not found: {config.command!r} (is it installed, and on PATH?)", permanent=True
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ConnectError(f"could not start {config.command!r}: {error}", permanent=True) from None
+    assert process.transport is not None
+    group = process.transport.get_pid()
+    reaper.add(group)
+    peer.attach(process)
+    try:
+        yield
+    finally:
+        peer.close("the proxy closed the connection")
+        with anyio.CancelScope(shield=True):
+            await _stop(process, group)
+        reaper.remove(group)
+
+
+async def _stop(process: _Process, group: int) -> None:
+    assert process.transport is not None
+    process.close_stdin()
+    with anyio.move_on_after(EOF_GRACE):
+        await process.exited.wait()
+    # Also after a clean exit: what the server left behind in its group goes with it.
+    for sig, grace in ((signal.SIGTERM, TERM_GRACE), (getattr(signal, "SIGKILL", signal.SIGTERM), KILL_GRACE)):
+        if not _signal_group(process, group, sig):
+            break
+        deadline = anyio.current_time() + grace
+        while anyio.current_time() < deadline and (not process.exited.is_set() or _group_alive(group)):  # noqa: ASYNC110
+            await anyio.sleep(POLL)
+    process.transport.close()
+
+
+def _signal_group(process: _Process, group: int, sig: signal.Signals) -> bool:
+    """Signal whoever is left of the group; False when nobody is."""
+    if sys.platform == "win32":
+        assert process.transport is not None
+        if process.exited.is_set():
+            return False
+        process.transport.kill()
+        return True
+    try:
+        os.killpg(group, sig)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _group_alive(group: int) -> bool:
+    if sys.platform == "win32":
+        return False
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
