@@ -1,0 +1,131 @@
+"""The listing: as much about a catalog as fits into the descriptions of the three tools.
+
+Pure: (catalog, budget, slots, mode, counts) -> text, byte for byte the same for the same input. All texts of a server
+depend on that server alone (`TextCache` keeps them by its hash); only the fill looks at all of them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from proxy.catalog import Catalog
+from proxy.listing.ladder import Count, Rung, entry_text, ladder, step_classes
+from proxy.listing.layout import LISTED, RULES, SERVERS, Slots, lay, named_line, pieces, tail
+from proxy.listing.texts import ServerTexts, TextCache
+
+__all__ = ["Listing", "TextCache", "lines", "render"]
+
+Mode = Literal["auto", "on", "off"]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What the descriptions say about the catalog."""
+
+    tier: Literal[1, 2]
+    """2: no server shows the names of its tools. (0, no bridge at all, is not the listing's business.)"""
+    slots: tuple[str, ...]
+    """The text of each slot; "" where nothing is left for it."""
+    forms: Mapping[str, str]
+    """Server key -> how it is shown: bare, summary-60, areas-12, names, families, full; below the floor `named`
+    (without a count) or `unnamed` (one of `… and N more servers`)."""
+    tokens: int
+    """Of all slots together, by the counts that were given; an upper bound."""
+
+
+def render(
+    catalog: Catalog, *, budget: int, slots: Slots, mode: Mode, count: Count, cache: TextCache | None = None
+) -> Listing:
+    """The listing of `catalog` that fits.
+
+    `budget` is in tokens over all slots; `slots` are the UTF-16 units each of them has for listing text, in the order
+    in which the listing continues; `count` gives the tokens of any text of `lines(catalog)`. In mode `off` no server
+    gets beyond its summary; the other modes differ only in the budget that the caller computes.
+    """
+    texts = _texts(catalog, cache)
+    ladders = {text.key: ladder(text, count, names=mode != "off") for text in texts}
+    fill = _Fill(texts, {key: rungs[0] for key, rungs in ladders.items()}, budget, slots, count)
+    if not texts or not fill.fits:
+        return _below_floor(texts, budget, slots, count)
+    for steps in step_classes(ladders):
+        risen = fill.rise({step.key: step.rung for step in steps})
+        if not risen.fits:
+            break
+        fill = risen
+    laid = fill.lay() or ()
+    named = any(rung.blocks for rung in fill.rungs.values())
+    return Listing(1 if named else 2, laid, {key: rung.form for key, rung in fill.rungs.items()}, fill.tokens)
+
+
+def lines(catalog: Catalog, cache: TextCache | None = None) -> Iterable[str]:
+    """Every text that `render` may want to have counted for this catalog; some more than once."""
+    texts = _texts(catalog, cache)
+    yield from (RULES, SERVERS, LISTED, tail(len(texts)))
+    for text in texts:
+        yield entry_text(text.entry)
+        yield f" {text.name}"
+        yield from text.lines()
+
+
+def _texts(catalog: Catalog, cache: TextCache | None) -> list[ServerTexts]:
+    cache = cache or TextCache()
+    found = (cache.of(server) for server in catalog.servers.values())
+    return sorted((text for text in found if text is not None), key=lambda text: text.key)
+
+
+@dataclass(frozen=True)
+class _Fill:
+    """A choice of one form for every server, and what it costs."""
+
+    texts: Sequence[ServerTexts]
+    rungs: Mapping[str, Rung]
+    budget: int
+    slots: Slots
+    count: Count
+
+    def rise(self, rungs: Mapping[str, Rung]) -> "_Fill":
+        return _Fill(self.texts, {**self.rungs, **rungs}, self.budget, self.slots, self.count)
+
+    @property
+    def tokens(self) -> int:
+        """The sum of the parts: never below the count of the text that is put together of them."""
+        total = sum(rung.tokens for rung in self.rungs.values()) + self.count(SERVERS) + 1
+        if any(rung.blocks for rung in self.rungs.values()):
+            total += self.count(RULES) + 1 + self.count(LISTED) + 1
+        return total
+
+    @property
+    def fits(self) -> bool:
+        """Whether neither the tokens nor the characters are too many."""
+        if self.tokens > self.budget:
+            return False
+        limits = [slot for slot in self.slots if slot is not None]
+        if len(limits) < len(self.slots):
+            return True
+        # A rung's characters hold a separator per line that a slot's end saves, and a server's last comma.
+        least = sum(rung.characters for rung in self.rungs.values()) - len(limits) - 2
+        return least <= sum(limits) and self.lay() is not None
+
+    def lay(self) -> tuple[str, ...] | None:
+        """The text of each slot; None where they cannot hold it."""
+        return lay(pieces(self.texts, self.rungs), self.slots)
+
+
+def _below_floor(texts: Sequence[ServerTexts], budget: int, slots: Slots, count: Count) -> Listing:
+    """Names of servers without their counts, as many as fit; nothing where not even the last line fits."""
+    total = len(texts)
+    empty = Listing(2, tuple("" for _ in slots), {text.key: "unnamed" for text in texts}, 0)
+    if not texts:
+        return empty
+    costs = [count(f" {text.name}") for text in texts]
+    last = count(tail(total)) + 1
+    best = empty
+    tokens = 0
+    for shown in range(total + 1):
+        tokens += costs[shown - 1] if shown else 0
+        price = tokens + (last if shown < total else 0)
+        laid = lay(named_line([text.name for text in texts[:shown]], total), slots) if price <= budget else None
+        if laid is not None:
+            forms = {text.key: "named" if n < shown else "unnamed" for n, text in enumerate(texts)}
+            best = Listing(2, laid, forms, price)
+    return best
