@@ -14,16 +14,18 @@ WIDTHS = (30, 60, 120, 240, 480, 960)
 """Characters of topic on the rungs of a summary."""
 
 _VERBS = frozenset(
-    "abort activate add analyze apply approve archive assign attach batch build bulk calculate call cancel change check"
-    " clear clone close compare complete configure convert copy count create deactivate delete deploy describe detach detect"
-    " disable download drop duplicate edit enable enroll erase estimate execute export fetch find generate get import insert"
-    " install invoke link list load lock make manage mark merge modify move open patch pause play post preview publish"
-    " push put query read rebase recommend refresh register remove rename replace reset resolve restart restore resume retrieve"
-    " retry revoke run save scan search select send set show start stop submit suggest suspend sync take test toggle trigger"
-    " unarchive unassign undo uninstall unlink unlock unsubscribe update upload upsert use validate verify view wait"
-    " write".split()
+    "abort activate add analyze apply approve archive assign attach batch build bulk calculate call cancel change"
+    " check clear clone close compare complete configure convert copy count create deactivate delete deploy"
+    " describe detach detect disable download drop duplicate edit enable enroll erase estimate execute export"
+    " fetch find generate get import insert install invoke link list load lock make manage mark merge modify move"
+    " open patch pause play post preview publish push put query read rebase recommend refresh register remove"
+    " rename replace reset resolve restart restore resume retrieve retry revoke run save scan search select send"
+    " set show start stop submit suggest suspend sync take test toggle trigger unarchive unassign undo uninstall"
+    " unlink unlock unsubscribe update upload upsert use validate verify view wait write".split()
 )
+"""What a tool does, as a word of its name: dropped once, for it says nothing about what the server holds."""
 _CUTS = frozenset("by for from to in with of on at into via as".split())
+"""What follows one of these says how, not what."""
 _STOP = frozenset(
     "a all an and any are be both current each has have here is it its latest many me multi multiple my new no not or"
     " other per single that the their this up using when".split()
@@ -35,6 +37,8 @@ _DULL = frozenset(
 )
 _VERSION = re.compile(r"v?[0-9]+[a-z0-9]*", re.ASCII)
 _KEEP_S = ("ss", "us", "is", "as")
+Phrase = tuple[str, ...]
+"""Adjacent words of a name, at least one."""
 _MAX_PHRASE = 3
 _UNCOVERED, _COVERED = 4, 1
 _SINGLE, _TIGHT, _LOOSE = 4, 6, 2
@@ -70,7 +74,7 @@ def nouns(name: str) -> list[str]:
 def phrases(key: str, names: Sequence[str]) -> tuple[list[str], int]:
     """The phrases that cover most of `names`, best first, and how many names they cover."""
     own = {singular(word.lower()) for word in words(key)}
-    tools: dict[tuple[str, ...], set[int]] = {}
+    tools: dict[Phrase, set[int]] = {}
     singles: dict[str, set[int]] = {}
     for number, name in enumerate(names):
         parts = nouns(name)
@@ -81,35 +85,32 @@ def phrases(key: str, names: Sequence[str]) -> tuple[list[str], int]:
                 if _allowed(phrase, own):
                     tools.setdefault(phrase, set()).add(number)
     floor = 1 if len(names) <= 12 else 2 if len(names) <= 200 else 3
-    factors = {p: _factor(p, t, singles) for p, t in tools.items() if len(t) >= floor}
+    factors: dict[Phrase, int] = {phrase: _factor(phrase, t, singles) for phrase, t in tools.items() if len(t) >= floor}
     covered: set[int] = set()
     found: list[str] = []
     while factors:
-        best = min(
-            factors,
-            key=lambda p: (-factors[p] * _weight(tools[p], covered), p),
-        )
+        best = min((-factor * _weight(tools[phrase], covered), phrase) for phrase, factor in factors.items())[1]
         found.append(" ".join(best))
         covered |= tools[best]
         taken = set(best)
-        factors = {p: f for p, f in factors.items() if taken.isdisjoint(p)}
+        factors = {phrase: factor for phrase, factor in factors.items() if not taken.intersection(phrase)}
     return found, len(covered)
 
 
-def _allowed(phrase: tuple[str, ...], own: set[str]) -> bool:
-    ends = (phrase[0], phrase[-1])
-    if len(set(phrase)) < len(phrase):
+def _allowed(phrase: Phrase, own: set[str]) -> bool:
+    first, last = phrase[0], phrase[-1]
+    if len(set(phrase)) < len(phrase) or any(word in own for word in phrase):
         return False
-    if any(word in own for word in phrase) or any(word in _STOP or word in _CUTS for word in ends):
+    if any(word in _STOP or word in _CUTS for word in (first, last)):
         return False
-    return len(phrase) > 1 or (len(phrase[0]) > 1 and phrase[0] not in _DULL)
+    return first != last or (len(first) > 1 and first not in _DULL)
 
 
 def _weight(tools: set[int], covered: set[int]) -> int:
     return _UNCOVERED * len(tools) - (_UNCOVERED - _COVERED) * len(tools & covered)
 
 
-def _factor(phrase: tuple[str, ...], tools: set[int], singles: dict[str, set[int]]) -> int:
+def _factor(phrase: Phrase, tools: set[int], singles: dict[str, set[int]]) -> int:
     if len(phrase) == 1:
         return _SINGLE
     return _TIGHT if 2 * len(tools) >= max(len(singles[word]) for word in phrase) else _LOOSE
