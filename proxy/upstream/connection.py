@@ -114,18 +114,19 @@ class Connection:
                 self._set("starting", self.reason)
                 self._wake, self._lost = anyio.Event(), anyio.Event()
                 self._tried_at = started = anyio.current_time()
-                era, error = self._era, None
+                era, attempts, error = self._era, self._attempts, None
                 try:
                     await self._serve()
                 except Exception as caught:
                     error = caught
                 was_ready = self._session is not None
                 self._session = None
-                self._attempts += 1
                 if self._lost.is_set() and was_ready:
                     continue
-                if not was_ready and self._era != era:
+                if not was_ready and era != "legacy" and self._era != era:
                     continue  # the next attempt differs: no reason to wait
+                if self._attempts == attempts:
+                    self._attempts += 1  # it failed before there was anything to talk to
                 failures = 1 if anyio.current_time() - started > PROVEN else failures + 1
                 await self._pause(error, failures)
         finally:
@@ -150,6 +151,8 @@ class Connection:
     async def _serve(self) -> None:
         peer = Peer(self.config.key, self._on_notification)
         began = anyio.current_time()
+        late = f"not ready within {self.config.connect_timeout:g} s (connect_timeout)"
+        reason = "connection lost"
         # One scope for the whole connection, its deadline lifted once ready: leaving a scope early with the
         # transport's task group still open would break the nesting of scopes.
         with anyio.CancelScope(deadline=began + self.config.connect_timeout) as budget:
@@ -166,17 +169,24 @@ class Connection:
                         tasks.start_soon(self._listen_loop, session)
                         await self._until_ended(peer)
                         tasks.cancel_scope.cancel()
-                    self.reason = peer.reason
+                    reason = peer.reason
+                except ConnectError as error:
+                    reason = error.reason
+                    raise
+                except BaseException:
+                    reason = late if budget.cancel_called else peer.reason
+                    raise
                 finally:
-                    if self._session is not None:
-                        # Told before the process has been tidied away, so that no new call takes this session.
-                        self._set("starting" if self._lost.is_set() else "failed", peer.reason or "connection lost")
+                    # Told before the process has been tidied away, which takes seconds with a stubborn one: no new
+                    # call takes this session, and nobody waits for it.
+                    self._attempts += 1
+                    self._set("starting" if self._lost.is_set() else "failed", reason)
                     peer.close("the connection could not be set up")
         if budget.cancelled_caught:
             if self.config.mode == "auto":  # it may be the probe that stalls the server
                 self._era = "auto" if self._era == "legacy" else "legacy"
-            raise ConnectError(f"not ready within {self.config.connect_timeout:g} s (connect_timeout){self._said()}")
-        raise ConnectError(f"{self.reason or peer.reason or 'connection lost'}{self._said()}")
+            raise ConnectError(f"{late}{self._said()}")
+        raise ConnectError(f"{reason}{self._said()}")
 
     async def _until_ended(self, peer: Peer) -> None:
         async with anyio.create_task_group() as tasks:
@@ -349,8 +359,6 @@ class Connection:
             while not self._usable():
                 if self.state == "failed" and self._session is None:
                     if self.config.problem or self._attempts > attempts:
-                        break
-                    if anyio.current_time() - self._tried_at < MIN_RETRY and self._attempts > 1:
                         break
                     self._wake.set()
                 elif self.state == "stopped" and self._attempts:

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 from urllib.parse import urljoin, urlsplit
 
 import anyio
@@ -57,7 +57,7 @@ class _Client(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method != "POST":
             return await super().send(request, **options)
-        body = _body(request)
+        body = _body(await request.aread())
         try:
             response = await super().send(request, **options)
             reason = await self._problem(request, response, body)
@@ -90,32 +90,35 @@ class _Client(httpx2.AsyncClient):
             await _mend_event_stream(response)
             return None
         content = await response.aread()
-        message = _json(content)
-        if isinstance(message, dict) and ("result" in message or "error" in message):
-            frame = cast(dict[str, Any], message)
-            # A whole JSON-RPC answer, whatever the status and the content type. An error may have lost the id.
-            if "error" in frame and frame.get("id") is None:
-                frame["id"] = body["id"]
-            if str(frame.get("id")) != str(body["id"]):
-                return "the answer has another request's id"
-            if not response.is_success and "error" not in frame:
-                return f"HTTP {response.status_code} with a result"
-            if not isinstance(frame.get("error"), dict | None) or not isinstance(frame.get("result"), dict | None):
-                return f"malformed answer: {shorten(one_line(content[:400].decode('utf-8', 'replace')), 200)}"
-            if not response.is_success and "mcp-session-id" in request.headers:
+        frame = _json(content)
+        if not _is_answer(frame):
+            return _excerpt(response, content)
+        # A whole JSON-RPC answer, whatever the content type and mostly whatever the status.
+        if not response.is_success:
+            if response.status_code in (401, 403) or "error" not in frame:
+                return _excerpt(response, content)
+            if "mcp-session-id" in request.headers:
                 if response.status_code == 404:
                     return _excerpt(response, content)
                 self._on_suspect()
-            if response.status_code in (401, 403):
-                return _excerpt(response, content)
-            response.headers["content-type"] = "application/json"
-            response._content = json.dumps(frame).encode()  # pyright: ignore[reportPrivateUsage]
-            return None
-        return _excerpt(response, content)
+        if frame.get("id") is None and "error" in frame:
+            frame["id"] = body["id"]  # refused before its id was read
+        elif str(frame.get("id")) != str(body["id"]):
+            return "the answer has another request's id"
+        response.headers["content-type"] = "application/json"
+        response._content = json.dumps(frame).encode()  # pyright: ignore[reportPrivateUsage]
+        return None
 
 
-def _body(request: httpx2.Request) -> dict[str, Any]:
-    value = _json(request.content)
+def _is_answer(message: object) -> TypeGuard[dict[str, Any]]:
+    if not isinstance(message, dict):
+        return False
+    frame = cast(dict[str, Any], message)
+    return isinstance(frame.get("error"), dict) or isinstance(frame.get("result"), dict)
+
+
+def _body(content: bytes) -> dict[str, Any]:
+    value = _json(content)
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
