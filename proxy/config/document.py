@@ -132,7 +132,7 @@ def _yaml(path: Path, source: str) -> Node:
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: is not valid YAML: {error}") from error
     finally:
-        loader.dispose()
+        loader.dispose()  # pyright: ignore[reportUnknownMemberType]  (PyYAML ships no types)
     if root is None:
         return Node(None, "", "", 1)
     return _FromYaml(path).convert(root, "", root.start_mark.line + 1)

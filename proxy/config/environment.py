@@ -10,6 +10,9 @@ from proxy.config.settings import ServerConfig
 OWN_TOKEN = "NARROW_WAIST_TOKEN"
 """The variable that holds the token of our own front door; no upstream ever gets it."""
 
+OWN_PYTHON = "NARROW_WAIST_PYTHON"
+"""`${NARROW_WAIST_PYTHON}` is the interpreter that runs us unless it is set, for servers installed next to us."""
+
 INHERITED = (
     "PATH", "HOME", "USER", "LANG", "LC_*", "TZ", "TMPDIR", "SHELL", "TERM", "XDG_*", "*_PROXY", "*_proxy",
     "SSL_CERT_*", "NODE_EXTRA_CA_CERTS", "SSH_AUTH_SOCK",
@@ -36,7 +39,7 @@ _REFERENCE = re.compile(
     r"|\$\{(?P<other>[a-z]+:[^{}]*)\}"
 )
 
-NOT_SECRET = frozenset({"HOME", "USER", "PATH", "LANG", "TZ", "TMPDIR", "SHELL", "TERM", "PWD"})
+NOT_SECRET = frozenset({"HOME", "USER", "PATH", "LANG", "TZ", "TMPDIR", "SHELL", "TERM", "PWD", OWN_PYTHON})
 """Variables whose values would only make our own log lines unreadable when masked."""
 
 

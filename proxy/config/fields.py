@@ -45,7 +45,8 @@ class Reader:
         self.wrong = wrong
         self.unset = unset
         self.secrets: set[str] = set()
-        """Values of references, and whatever else the caller adds."""
+        """Values that references had."""
+        self._incomplete: list[Node] = []
 
     def where(self, node: Node) -> str:
         """`file:line: key.path` of a node; without a line for JSON."""
@@ -53,14 +54,20 @@ class Reader:
         return f"{place}: {node.path}" if node.path else place
 
     def complain(self, node: Node, expected: str) -> None:
-        """Tells that a value is not what was expected; the value itself is not shown, it may be a secret."""
-        self.wrong(f"{self.where(node)}: {expected}")
+        """Tells that a value is not what was expected; the value itself is not shown, it may be a secret.
+
+        Nothing more is told about a value with an unset `${VAR}`: that was told already, and is the only thing wrong.
+        """
+        if not any(n is node or n in node.elements for n in self._incomplete):
+            self.wrong(f"{self.where(node)}: {expected}")
 
     def scalar(self, node: Node) -> str:
         """The text of a scalar, expanded."""
         outcome = Expansion()
         text = expand(node.text, self.environ, outcome)
         self.secrets |= outcome.values
+        if outcome.missing:
+            self._incomplete.append(node)
         for reason in outcome.missing:
             self.unset(f"{self.where(node)}: {reason}")
         return text

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from proxy.config.document import Node, present, read
+from proxy.config.environment import OWN_PYTHON
 from proxy.config.fields import Reader, unknown_key
 from proxy.config.search_block import search_settings
 from proxy.config.servers import server
@@ -75,7 +76,7 @@ def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None
     Raises:
         ConfigError: naming file, line (YAML) and key, and what was expected.
     """
-    environ = os.environ if environ is None else environ
+    environ = {OWN_PYTHON: sys.executable} | dict(os.environ if environ is None else environ)
     root, is_json = read(path)
     warnings: list[str] = []
 
