@@ -1,0 +1,314 @@
+"""The index: from a catalog to ranked tools."""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate, pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from proxy.catalog import SEPARATORS, Catalog
+from proxy.search.fields import FIELDS, NAME, SERVER, ToolWords, tool_words
+from proxy.search.postings import Floats, Ints, Postings, bm25f, coverage, length_norm, merge
+from proxy.text import Tokenizer, normal_forms
+from proxy.tool import Tool
+
+WEIGHTS = np.array([3.0, 1.5, 1.0, 1.0, 0.4, 0.5], dtype=np.float32)
+"""Of the `FIELDS`. Doubling or halving any one moves recall@5 by at most half a point."""
+SLOPES = np.array([0.4, 0.5, 0.75, 0.75, 0.75, 0.0], dtype=np.float32)
+"""BM25's b of each field: how far a word in a longer field counts less."""
+SURFACE = 0.5
+"""Weight of the words as written, beside their normal forms: tells `parameter` from `parameters`."""
+COVERAGE = 0.6
+"""A tool whose name stands wholly in the query gains this much of its score."""
+PART = 0.5
+"""Weight of each of the several words that one written word stands for (GitHub: git, hub, github)."""
+JOINED = 0.5
+"""Weight of `work flow` read as `workflow`, and of an unknown `workflow` read as `work flow`."""
+SHORTENED = 0.3
+"""Weight of a tool name's word that begins a query's word (repo for repository)."""
+LENGTHENED = 0.3
+"""Weight of the words that an unknown word begins (kube: kubernetes)."""
+LATE = 0.7
+LATE_FROM = 8
+"""Words of a long query from the ninth on are details: they count less (R@1 +.8/+.3)."""
+
+_QUERY_CHARACTERS = 4_000
+_QUERY_WORDS = 64
+_EXTENSIONS = 8
+_TOPIC_CHARACTERS = 500
+_PIECE = re.compile(r"[^\s,;\"'`()\[\]{}<>]+")
+_IDENTIFIER = re.compile(r"[^\W_][_./:-]+[^\W_]|[a-z][A-Z]")
+"""What makes one word of a longer query a name: parts joined by a separator, or camel case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """What a search found."""
+
+    matches: tuple[tuple[Tool, float], ...] = ()
+    """Best first with their scores; the tools named exactly come first."""
+    exact: int = 0
+    """How many of `matches` were named exactly."""
+    matched: int = 0
+    """How many tools have anything in common with the query, whatever the limit."""
+    unmatched: tuple[str, ...] = ()
+    """Words of the query, as written, that no tool searched here has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The parts of one tool's score: (sum of `words` + sum of `surface`) x `coverage`."""
+
+    words: Mapping[str, float] = field(default_factory=dict[str, float])
+    surface: Mapping[str, float] = field(default_factory=dict[str, float])
+    coverage: float = 1.0
+
+    @property
+    def score(self) -> float:
+        """The score that ranks."""
+        return (sum(self.words.values()) + sum(self.surface.values())) * self.coverage
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    words: Mapping[str, float]
+    """Words as written -> weight."""
+    forms: Mapping[str, float]
+    """Normal forms, of the words and of what they may stand for -> weight."""
+    chunks: tuple[tuple[str, tuple[str, ...]], ...]
+    """Each written word with the forms it gave."""
+
+
+class Index:
+    """The search index of one catalog or view.
+
+    `words` are those of an earlier index: tools found there (by identity) are not counted again.
+    """
+
+    def __init__(self, catalog: Catalog, words: Mapping[Tool, ToolWords] | None = None) -> None:
+        known = words or {}
+        tokenizer = Tokenizer()
+        self.tools = catalog.tools
+        self.words: Mapping[Tool, ToolWords] = {
+            tool: found if (found := known.get(tool)) is not None else tool_words(tool, tokenizer)
+            for tool in self.tools
+        }
+        self._spans = _spans(catalog)
+        self._names: dict[str, list[int]] = {}
+        for number, tool in enumerate(self.tools):
+            for name in {tool.name.casefold(), tool.public_name.casefold()}:
+                self._names.setdefault(name, []).append(number)
+
+        size = len(self.tools)
+        ids: dict[str, int] = {}
+        terms, documents, counts = self._occurrences(catalog, ids, tokenizer)
+        written = merge(terms, documents, counts, size)
+        norm = length_norm(written, size, WEIGHTS, SLOPES)
+        self._surface = bm25f(ids, written, norm)
+        form_ids: dict[str, int] = {}
+        form_of = np.array([form_ids.setdefault(f, len(form_ids)) for f in normal_forms(list(ids))], dtype=np.int64)
+        folded = merge(form_of[written.terms], written.documents, written.counts, size)
+        self._forms = bm25f(form_ids, folded, norm)
+        self._cover = coverage(form_ids, folded, NAME, size)
+
+    def _occurrences(
+        self, catalog: Catalog, ids: dict[str, int], tokenizer: Tokenizer
+    ) -> tuple[Ints, Ints, npt.NDArray[np.uint8]]:
+        """Every tool's words and its server's, numbered in `ids`: term, document and a row of counts each."""
+        terms: list[int] = []
+        for tool in self.tools:
+            terms += [ids.setdefault(word, len(ids)) for word in self.words[tool].words]
+        sizes = [len(self.words[tool].words) for tool in self.tools]
+        documents = [np.repeat(np.arange(len(self.tools)), sizes)]
+        table = [np.frombuffer(b"".join(self.words[t].counts for t in self.tools), np.uint8).reshape(-1, len(FIELDS))]
+        columns = [np.array(terms, dtype=np.int64)]
+        for server in catalog.servers.values():
+            span = self._spans[server.key]
+            text = f"{server.key} {(server.topic or '')[:_TOPIC_CHARACTERS]}"
+            own = [ids.setdefault(word, len(ids)) for word in dict.fromkeys(tokenizer.words(text))]
+            columns.append(np.tile(np.array(own, dtype=np.int64), len(span)))
+            documents.append(np.repeat(np.array(span, dtype=np.int64), len(own)))
+            rows = np.zeros((len(columns[-1]), len(FIELDS)), np.uint8)
+            rows[:, SERVER] = 1
+            table.append(rows)
+        return np.concatenate(columns), np.concatenate(documents), np.concatenate(table)
+
+    def search(self, query: str, limit: int, server: str | None = None) -> Hits:
+        """The best `limit` tools for `query`, of all servers or one.
+
+        Tools named exactly (raw, public or qualified name, any case) come first and all survive the limit.
+        Ties are in catalog order. An unknown `server` has no tools.
+        """
+        span = range(len(self.tools)) if server is None else self._spans.get(server, range(0))
+        if not span:
+            return Hits()
+        read = self._read(query)
+        scores, cover = np.zeros(len(self.tools), np.float32), np.zeros(len(self.tools), np.float32)
+        _add(scores, self._surface, read.words, SURFACE)
+        _add(scores, self._forms, read.forms)
+        _add(cover, self._cover, read.forms)
+        scores *= 1 + COVERAGE * cover
+        scores = scores[span.start : span.stop]
+        matched = int(np.count_nonzero(scores))
+        exact = [n - span.start for n in self._exact(query) if n in span]
+        best = _best(scores, limit)
+        if not best and not exact:
+            best = [n - span.start for n in self._literal(query) if n in span]
+            matched = len(best)
+        named = set(exact)
+        order = [*exact, *(n for n in best if n not in named)][: max(limit, len(exact))]
+        unmatched = tuple(
+            dict.fromkeys(c for c, forms in read.chunks if not any(self._forms.occurs(f, span) for f in forms))
+        )
+        matches = tuple((self.tools[span.start + n], float(scores[n])) for n in order)
+        return Hits(matches, len(exact), max(matched, len(order)), unmatched)
+
+    def explain(self, query: str, tool: Tool) -> Explanation:
+        """The parts of the score of `tool`, for the one who asks why."""
+        read = self._read(query)
+        number = self.tools.index(tool)
+        words = {f: w * self._forms.share(f, number) for f, w in read.forms.items()}
+        surface = {x: SURFACE * w * self._surface.share(x, number) for x, w in read.words.items()}
+        cover = sum(w * self._cover.share(f, number) for f, w in read.forms.items())
+        words, surface = ({k: v for k, v in part.items() if v} for part in (words, surface))
+        return Explanation(words, surface, 1 + COVERAGE * cover)
+
+    def _read(self, query: str) -> _Query:
+        chunks = Tokenizer().chunks(query[:_QUERY_CHARACTERS])[:_QUERY_WORDS]
+        words: dict[str, float] = {}
+        for number, (_, parts) in enumerate(chunks):
+            weight = (PART if len(parts) > 1 else 1.0) * (LATE if number >= LATE_FROM else 1.0)
+            for part in parts:
+                words.setdefault(part, weight)
+        form_of = dict(zip(words, normal_forms(list(words)), strict=True))
+        forms: dict[str, float] = {}
+        for word, form in form_of.items():
+            forms.setdefault(form, words[word])
+        stands_for = {word: (form, *self._instead(word, form)) for word, form in form_of.items()}
+        for word, others in stands_for.items():
+            for other in others[1:]:
+                shorter = SHORTENED if form_of[word].startswith(other) else LENGTHENED
+                forms.setdefault(other, words[word] * shorter)
+        for word, (first, second) in self._split(words).items():
+            split = normal_forms([first, second])
+            stands_for[word] = (*stands_for[word], *split)
+            for other in split:
+                forms.setdefault(other, words[word] * JOINED)
+        single = [parts[0] for _, parts in chunks if len(parts) == 1]
+        for other in normal_forms([a + b for a, b in pairwise(single)]):
+            if other in self._forms:
+                forms.setdefault(other, JOINED)
+        told = tuple((c, tuple(f for part in parts for f in stands_for[part])) for c, parts in chunks)
+        return _Query(words, forms, told)
+
+    def _instead(self, word: str, form: str) -> list[str]:
+        """Other forms for one word: names' words that it begins with, and if it is unknown those that begin with it."""
+        shorter = [form[:n] for n in range(3, len(form)) if form[:n] in self._cover]
+        if form in self._forms or len(form) < 3:
+            return shorter
+        start = bisect_left(self._sorted_forms, form)
+        return shorter + [f for f in self._sorted_forms[start : start + _EXTENSIONS] if f.startswith(form)]
+
+    def _split(self, words: Mapping[str, float]) -> dict[str, tuple[str, str]]:
+        """Unknown words that are two known ones written together."""
+        found: dict[str, tuple[str, str]] = {}
+        for word in words:
+            if len(word) < 6 or word in self._surface:
+                continue
+            for n in range(3, len(word) - 2):
+                if word[:n] in self._surface and word[n:] in self._surface:
+                    found[word] = word[:n], word[n:]
+                    break
+        return found
+
+    @cached_property
+    def _sorted_forms(self) -> list[str]:
+        return sorted(self._forms)
+
+    def _exact(self, query: str) -> list[int]:
+        """The tools whose names stand in the query, in its order.
+
+        A plain word of a longer query ("search issues") is no name, unless every word is one.
+        """
+        pieces = _PIECE.findall(query[:_QUERY_CHARACTERS])
+        found = {piece: self._named(piece) for piece in dict.fromkeys(pieces)}
+        every = all(found.values())
+        numbers = self._named(query.strip())
+        for piece, tools in found.items():
+            if every or _IDENTIFIER.search(piece):
+                numbers += tools
+        return list(dict.fromkeys(numbers))
+
+    def _named(self, name: str) -> list[int]:
+        """The tools that `name` names, in any case: raw, public or qualified."""
+        folded = name.casefold()
+        found = list(self._names.get(folded) or self._names.get(folded.rstrip(".:!?"), ()))
+        if found:
+            return found
+        for prefix in ("mcp__", "mcp_", ""):
+            if not folded.startswith(prefix):
+                continue
+            rest = folded[len(prefix) :]
+            for separator in (*SEPARATORS, "_") if prefix else SEPARATORS:
+                at = rest.find(separator)
+                while at > 0 and not found:
+                    numbers = self._names.get(rest[at + len(separator) :], ())
+                    found += [n for n in numbers if self.tools[n].server.casefold() == rest[:at]]
+                    at = rest.find(separator, at + 1)
+            found = found or list(self._names.get(rest, ()))
+        return found
+
+    def _literal(self, query: str) -> list[int]:
+        """Tools whose name, title or description holds the query as it is written, else one of its words so."""
+        text, ends = self._texts
+        folded = query[:_QUERY_CHARACTERS].casefold().strip()
+        for needle in (folded, *folded.split()[:_QUERY_WORDS]):
+            found: list[int] = []
+            at = text.find(needle) if needle and "\n" not in needle else -1
+            while at >= 0:
+                number = bisect_right(ends, at)
+                found.append(number)
+                at = text.find(needle, ends[number])
+            if found:
+                return found
+        return []
+
+    @cached_property
+    def _texts(self) -> tuple[str, list[int]]:
+        """One line per tool, and where each line ends. Only queries without a known word need it."""
+        lines = [
+            " ".join(f"{t.name} {t.public_name} {t.title or ''} {t.description[:300]}".casefold().split()) + "\n"
+            for t in self.tools
+        ]
+        return "".join(lines), list(accumulate(map(len, lines)))
+
+
+def _spans(catalog: Catalog) -> dict[str, range]:
+    """Where each server's tools stand in `catalog.tools`."""
+    spans: dict[str, range] = {}
+    start = 0
+    for server in catalog.servers.values():
+        spans[server.key] = range(start, start + len(server.tools))
+        start += len(server.tools)
+    return spans
+
+
+def _add(scores: Floats, postings: Postings, terms: Mapping[str, float], factor: float = 1.0) -> None:
+    for term, weight in terms.items():
+        if (found := postings.of(term)) is not None:
+            scores[found[0]] += (factor * weight) * found[1]
+
+
+def _best(scores: Floats, limit: int) -> list[int]:
+    """The numbers of the `limit` highest positive scores, best first, ties by number."""
+    limit = min(limit, len(scores))
+    if limit <= 0:
+        return []
+    lowest = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+    candidates = np.flatnonzero((scores >= lowest) & (scores > 0))
+    order = np.argsort(-scores[candidates], kind="stable")[:limit]
+    return [int(n) for n in candidates[order]]
