@@ -1,4 +1,4 @@
-"""Names spelled like a name that nothing has, and what to tell the model about it: the same for describe and for calls."""
+"""Names spelled like one that nothing has, and what to tell the model about it: the same for describe and for calls."""
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
