@@ -11,7 +11,7 @@ import logging
 import math
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeGuard, cast
 from urllib.parse import urljoin, urlsplit
 
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 MARKER = "narrow-waist/failure"
 SSE_MAX_EVENT = 256 * 1024 * 1024
+GOODBYE = 1.0
+"""Seconds for the DELETE that ends a session."""
 DRAIN_AT = 64
 """Messages waiting to be posted beyond which a sender waits."""
 
@@ -53,6 +55,13 @@ class _Client(httpx2.AsyncClient):
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
         )
         self._on_lost, self._on_suspect = on_lost, on_suspect
+        self._session: httpx2.Headers | None = None
+
+    async def end_session(self, url: str) -> None:
+        """Tell the server that we are leaving, also while we are being cancelled; what it answers does not matter."""
+        if self._session is not None:
+            with anyio.move_on_after(GOODBYE, shield=True), suppress(httpx2.HTTPError):
+                await self.delete(url, headers=self._session)
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method != "POST":
@@ -68,6 +77,8 @@ class _Client(httpx2.AsyncClient):
             self._on_suspect()
             return _failure(request, body, f"the HTTP connection failed: {describe(error)}", may_have_run=True)
         if reason is None:
+            if (session := response.headers.get("mcp-session-id")) is not None:
+                self._session = httpx2.Headers({"mcp-session-id": session})
             return response
         status = response.status_code
         await response.aclose()
@@ -268,7 +279,9 @@ async def open_http(config: ServerConfig, peer: Peer, on_lost: OnLost, on_suspec
     assert config.url is not None
     async with (
         _Client(config, on_lost, on_suspect) as client,
-        streamable_http_client(config.url, http_client=client, max_sse_event_size=SSE_MAX_EVENT) as (read, write),
+        streamable_http_client(
+            config.url, http_client=client, max_sse_event_size=SSE_MAX_EVENT, terminate_on_close=False
+        ) as (read, write),
         anyio.create_task_group() as tasks,
     ):
         streams = _Streams(peer)
@@ -279,6 +292,7 @@ async def open_http(config: ServerConfig, peer: Peer, on_lost: OnLost, on_suspec
             yield
         finally:
             peer.close("the proxy closed the connection")
+            await client.end_session(config.url)
             tasks.cancel_scope.cancel()
 
 

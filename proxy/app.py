@@ -1,0 +1,249 @@
+"""App: wires everything; the only place that knows everyone. It is the `House` that `server.py` serves.
+
+What depends on the catalog (index, listing, tool lists) is pure and kept by the catalog's hash: made in a worker
+thread when the catalog has changed, or at the first need, and never on the path of a call.
+"""
+
+import logging
+import subprocess
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from proxy import __version__, bridge
+from proxy.arguments import unwrap
+from proxy.catalog import Catalog
+from proxy.config import Settings
+from proxy.dispatch import Caller, Dispatcher, error_result
+from proxy.eager import shown
+from proxy.errors import Refused
+from proxy.hosts import HostRow, row_for
+from proxy.listing import Listing, TextCache, lines, render
+from proxy.search import Index
+from proxy.server import ProxyServer
+from proxy.tokens import Counts, child_argv, decode_answer, encode_request, estimate
+from proxy.upstream.fleet import Fleet
+from proxy.upstream.snapshot import Snapshot, default_folder
+
+log = logging.getLogger(__name__)
+
+
+class App:
+    """One proxy: a fleet of upstreams, what is known of their tools, and the server that shows them."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        """`settings` as loaded; raises ConfigError for a host row that does not exist."""
+        search = settings.tool_search
+        if search.enabled == "off":
+            settings = replace(settings, servers=tuple(replace(s, lazy=False) for s in settings.servers))
+        self.settings = settings
+        self.announce_changes = search.announce_changes != "never"
+        row_for(None, search.host_row)
+        self._snapshot = Snapshot(default_folder(environ))
+        self.fleet = Fleet(settings, environ, self._snapshot)
+        self.dispatcher = Dispatcher(
+            self.fleet,
+            {s.key: s for s in settings.servers},
+            search.search_name,
+            bridge=search.enabled != "off",
+        )
+        self.server = ProxyServer(self)
+        self._counts = Counts(self._snapshot.load_counts() if search.tokenizer == "o200k" else None)
+        self._texts = TextCache()
+        self._making = anyio.Lock()
+        self._index: tuple[str, Index] | None = None
+        self._listings: dict[tuple[str, str, bool], Listing] = {}
+        self._tools: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
+        self._dirty = anyio.Event()
+        self._dirty.set()
+        self._counted = anyio.Event()
+        """Set while every text of the current catalog has its exact count, or never will."""
+        self._listed_once = False
+        self.fleet.on_change(self._catalog_changed)
+
+    # Life.
+
+    async def run(self) -> None:
+        """Run the upstreams and everything in the background until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.fleet.run)
+            tasks.start_soon(self.server.announce)
+            tasks.start_soon(self._keep_up)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator["App"]:
+        """`run` in the background of a block, for the command line and for tests."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.run)
+            yield self
+            tasks.cancel_scope.cancel()
+
+    def _catalog_changed(self) -> None:
+        self._counted = anyio.Event()
+        self._dirty.set()
+
+    async def _keep_up(self) -> None:
+        """After each change: prepare index and texts, count exactly what is new, then say so."""
+        while True:
+            await self._dirty.wait()
+            self._dirty = anyio.Event()
+            await self.index()
+            await self._count()
+            self.server.catalog_changed()
+
+    async def _count(self) -> None:
+        """Have a short-lived child count the texts that are new, so that this process never loads the vocabulary."""
+        if self.settings.tool_search.tokenizer == "o200k" and self.settings.tool_search.enabled != "off":
+            counted = self._counted
+            async with self._making:
+                wanted = await anyio.to_thread.run_sync(partial(self._wanted, self.catalog))
+            missing = self._counts.missing(wanted)
+            if missing:
+                try:
+                    done = await anyio.run_process(
+                        child_argv(), input=encode_request(missing), stderr=subprocess.DEVNULL
+                    )
+                    self._counts.add(missing, decode_answer(done.stdout, missing))
+                except (OSError, ValueError, subprocess.CalledProcessError) as error:
+                    log.warning("tokens are estimated: the exact counter failed (%s)", error)
+                else:
+                    self._counts.keep(wanted)
+                    await anyio.to_thread.run_sync(self._snapshot.save_counts, dict(self._counts.known))
+            counted.set()
+        else:
+            self._counted.set()
+
+    def _wanted(self, catalog: Catalog) -> list[str]:
+        return list(dict.fromkeys(lines(catalog, self._texts)))
+
+    # What clients see.
+
+    @property
+    def catalog(self) -> Catalog:
+        """What a caller may see and call."""
+        return self.fleet.catalog
+
+    @property
+    def settled(self) -> bool:
+        """Whether every server's list is known."""
+        return self.catalog.complete
+
+    async def first_list(self) -> None:
+        """Wait, the first time and within `first_list_wait`, for unknown lists and for exact counts."""
+        if not self._listed_once:
+            with anyio.move_on_after(self.settings.first_list_wait):
+                await self.fleet.wait_known(self.settings.first_list_wait)
+                await self._counted.wait()
+            self._listed_once = True
+
+    def row(self, client: str | None) -> str:
+        """The name of the host row that a client's texts depend on."""
+        return self._row(client).name
+
+    def _row(self, client: str | None) -> HostRow:
+        return row_for(client, self.settings.tool_search.host_row)
+
+    @property
+    def bridged(self) -> bool:
+        """Whether the three tools are shown."""
+        search, catalog = self.settings.tool_search, self.catalog
+        if search.enabled != "auto":
+            return search.enabled == "on"
+        configs = [s for s in self.settings.servers if s.enabled]
+        if all(not s.lazy for s in configs):
+            return False
+        return not 0 < _schema_tokens(catalog) < search.eager_below_tokens
+
+    def instructions(self, client: str | None) -> str:
+        """The server's instructions, as long as the client's host keeps."""
+        if not self.bridged:
+            return ""
+        return bridge.instructions(self.settings, self._row(client).instructions)
+
+    async def tools(self, client: str | None) -> list[dict[str, Any]]:
+        """The tools shown to a client: the bridge, then eager tools by public name."""
+        row = self._row(client)
+        key = (self.catalog.hash, row.name, self._counted.is_set())
+        if key not in self._tools:
+            async with self._making:
+                tools = await anyio.to_thread.run_sync(partial(self._make_tools, self.catalog, row, key))
+            self._tools = {k: v for k, v in self._tools.items() if k[0] == key[0]} | {key: tools}
+        return self._tools[key]
+
+    def _make_tools(self, catalog: Catalog, row: HostRow, key: tuple[str, str, bool]) -> list[dict[str, Any]]:
+        bridged = self.bridged
+        eager = catalog.eager if bridged or self.settings.tool_search.enabled != "auto" else catalog.tools
+        listed = [t for tool in sorted(eager, key=lambda t: t.public_name) if (t := shown(tool).tool) is not None]
+        if not bridged:
+            return listed
+        search = self.settings.tool_search
+        slots = bridge.slot_limits(search, row)
+        count, _ = self._counts.counter(self._wanted(catalog), exact=search.tokenizer == "o200k")
+        listing = render(
+            catalog, budget=search.budget, slots=slots, mode=search.listing, count=count, cache=self._texts
+        )
+        self._listings[key] = listing
+        return [*bridge.bridge_tools(search, row, listing.slots), *listed]
+
+    async def listing(self, client: str | None = None) -> Listing | None:
+        """What the descriptions say to a client of that name; None where there is no bridge."""
+        await self.tools(client)
+        return self._listings.get((self.catalog.hash, self._row(client).name, self._counted.is_set()))
+
+    async def index(self) -> Index:
+        """The search index of the current catalog."""
+        catalog = self.catalog
+        if self._index is None or self._index[0] != catalog.hash:
+            async with self._making:
+                if self._index is None or self._index[0] != catalog.hash:
+                    words = self._index[1].words if self._index is not None else None
+                    index = await anyio.to_thread.run_sync(partial(Index, catalog, words))
+                    self._index = (catalog.hash, index)
+        return self._index[1]
+
+    # Calls.
+
+    async def call(self, name: str, arguments: Any, meta: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        """Answer one `tools/call`, be it of the bridge, of an eager tool or of a hidden one by its name."""
+        search = self.settings.tool_search
+        candidates: Any = [arguments]
+        try:
+            if name == search.call_name:
+                request = unwrap(arguments, search)
+                name, candidates = request.name, request.candidates
+                arguments = candidates[0] if candidates else {}
+                caller = replace(caller, bridge=True)
+            if name == search.search_name:
+                return bridge.search_answer(
+                    arguments, self.catalog, await self.index(), search, unavailable=self.fleet.unavailable()
+                )
+            if name == search.describe_name:
+                return bridge.describe_answer(arguments, self.catalog, search, unavailable=self.fleet.unavailable())
+        except Refused as refusal:
+            return error_result(str(refusal))
+        return await self.dispatcher.call(self.catalog, name, candidates, meta, caller)
+
+    def status(self) -> dict[str, Any]:
+        """The state of every server, for `/health`; never a secret."""
+        servers = {
+            key: {
+                "state": c.state,
+                **({"reason": c.reason} if c.reason and c.state != "ready" else {}),
+                "tools": len(self.catalog.servers[key].tools),
+                **({"nextTry": round(c.next_try)} if c.next_try else {}),
+            }
+            for key, c in self.fleet.connections.items()
+        }
+        return {"version": __version__, "tools": len(self.catalog.tools), "servers": servers}
+
+
+def _schema_tokens(catalog: Catalog) -> int:
+    """About what all tools cost when they are sent whole."""
+    import json
+
+    return sum(estimate(json.dumps(t.raw, ensure_ascii=False)) for t in catalog.tools)

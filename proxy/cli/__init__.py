@@ -1,0 +1,77 @@
+"""The command line. `--help` and `--version` import nothing heavy: everything else is imported by its command."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from proxy import __version__
+from proxy.errors import ConfigError, NarrowWaistError
+
+DESCRIPTION = """\
+One MCP server in front of all your MCP servers. Without a command it serves over stdio, which is what an MCP client
+starts; with --http it is a daemon that all your clients share."""
+
+COMMANDS = {
+    "list": ("proxy.cli.tools", "list the servers and their tools"),
+    "search": ("proxy.cli.tools", "search the tools, as a model does"),
+    "describe": ("proxy.cli.tools", "show one tool with its full schema"),
+    "call": ("proxy.cli.tools", "call one tool"),
+    "check": ("proxy.cli.check", "connect every server and say what is wrong"),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options and commands."""
+    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    common.add_argument("--config", metavar="FILE", help="upstreams.yaml, or a client's mcpServers JSON")
+    common.add_argument("--demo", action="store_true", help="use the built-in demo servers; needs no config")
+    common.add_argument("-v", "--verbose", action="store_true", help="log more, to stderr")
+    root = argparse.ArgumentParser("narrow-waist", description=DESCRIPTION, parents=[common])
+    root.add_argument("--version", action="version", version=f"narrow-waist {__version__}")
+    root.add_argument(
+        "--http",
+        nargs="?",
+        const="",
+        metavar="HOST:PORT",
+        help="serve Streamable HTTP at /mcp and SSE at /sse (default 127.0.0.1:8788)",
+    )
+    root.add_argument("--token-file", metavar="FILE", help="file with the bearer token that HTTP clients must send")
+    commands = root.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, (_, text) in COMMANDS.items():
+        sub = commands.add_parser(name, help=text, description=text, parents=[common])
+        if name == "list":
+            sub.add_argument("server", nargs="?", help="only this server, with all its tools")
+        elif name == "search":
+            sub.add_argument("query", nargs="+", help="verb and product noun, a few words")
+            sub.add_argument("--limit", type=int, help="how many matches")
+            sub.add_argument("--server", help="only this server")
+        elif name == "describe":
+            sub.add_argument("name", nargs="+", help="names as printed by list and search")
+        elif name == "call":
+            sub.add_argument("name", help="a name as printed by list and search")
+            sub.add_argument("arguments", nargs="?", default="{}", help='a JSON object, for instance \'{"limit": 5}\'')
+        elif name == "check":
+            sub.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    return root
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code (2: the configuration cannot be used)."""
+    options = parser().parse_args(argv)
+    for name, default in (("config", None), ("demo", False), ("verbose", False)):
+        if not hasattr(options, name):
+            setattr(options, name, default)
+    module = COMMANDS[options.command][0] if options.command else "proxy.cli.serve"
+    try:
+        return importlib.import_module(module).run(options)
+    except ConfigError as error:
+        sys.stderr.write(f"narrow-waist: {error}\n")
+        return 2
+    except NarrowWaistError as error:
+        sys.stderr.write(f"narrow-waist: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `narrow-waist list | head`
+        return 0

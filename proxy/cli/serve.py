@@ -1,0 +1,63 @@
+"""`narrow-waist`: serve over stdio, or over HTTP with `--http`."""
+
+import argparse
+import logging
+import os
+from pathlib import Path
+
+import anyio
+
+from proxy.app import App
+from proxy.cli.common import set_up_logging, settings
+from proxy.errors import ConfigError
+
+TOKEN = "NARROW_WAIST_TOKEN"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until the client is gone, or a signal; raises ConfigError."""
+    config = settings(options)
+    set_up_logging(logging.INFO, config, verbose=options.verbose)
+    if options.http is None:
+        anyio.run(_stdio, App(config, os.environ))
+        return 0
+    from proxy.serving.http import DEFAULT, address, listener
+
+    token = _token(options.token_file)
+    host, port = address(options.http or DEFAULT, token=token, allowed_hosts=config.allowed_hosts)
+    anyio.run(_http, App(config, os.environ), listener(host, port), token)
+    return 0
+
+
+async def _stdio(app: App) -> None:
+    from proxy.serving.stdio import serve_stdio
+
+    await serve_stdio(app.server, app.run)
+
+
+async def _http(app: App, sock: object, token: str | None) -> None:
+    import socket
+
+    from proxy.serving.http import serve_http
+
+    assert isinstance(sock, socket.socket)
+    await serve_http(
+        app.server,
+        sock,
+        token=token,
+        allowed_hosts=app.settings.allowed_hosts,
+        status=app.status,
+        background=[app.run],
+    )
+
+
+def _token(file: str | None) -> str | None:
+    if file is None:
+        return os.environ.get(TOKEN) or None
+    try:
+        token = Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"--token-file {file}: {error.strerror}") from None
+    if not token:
+        raise ConfigError(f"--token-file {file}: the file is empty; expected one line with the token")
+    return token

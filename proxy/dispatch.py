@@ -1,0 +1,141 @@
+"""Dispatch: THE path of a call, however it was named.
+
+    view -> resolve -> deny -> repair and validate -> ask -> send -> bound -> audit
+
+The same for `tool_call`, for an eager tool, for a hidden tool called by its name, and for the command line. It knows
+neither framing nor protocol era. Until a guard is configured, `ask` and `bound` do nothing.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Protocol
+
+from proxy.arguments import Validators
+from proxy.catalog import Catalog, NotFound
+from proxy.config import ServerConfig, Validate
+from proxy.errors import Refused, RpcError, UpstreamFailure
+from proxy.search import unknown_name
+from proxy.tool import Tool
+
+log = logging.getLogger(__name__)
+
+OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+CLIENT_CODES = frozenset({-32042, -32021})
+"""Errors that ask something of the client itself (URL elicitation, a missing capability): unchanged either way."""
+
+
+class Upstreams(Protocol):
+    """Whoever can send a call to the server that owns the tool."""
+
+    async def call_tool(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any] | None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> dict[str, Any]:
+        """The upstream's result as it came; raises RpcError or UpstreamFailure."""
+        ...
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who calls, and how."""
+
+    client: str | None = None
+    """`clientInfo.name`."""
+    bridge: bool = False
+    """Through `tool_call`: an upstream's JSON-RPC error becomes a result that the model can read."""
+    on_progress: OnProgress | None = None
+
+
+class Dispatcher:
+    """Takes calls to upstreams."""
+
+    def __init__(
+        self, upstreams: Upstreams, servers: Mapping[str, ServerConfig], search: str, *, bridge: bool = True
+    ) -> None:
+        """`search`: name of the search tool; `bridge` False: all is eager, and nothing is validated by default."""
+        self._upstreams = upstreams
+        self._servers = servers
+        self._search = search
+        self._bridge = bridge
+        self._validators = Validators()
+
+    async def call(
+        self, view: Catalog, name: str, candidates: Sequence[Any], meta: Mapping[str, Any], caller: Caller
+    ) -> dict[str, Any]:
+        """Call the tool that `name` means in `view` with the first of the `candidates` that fits its schema.
+
+        Everything that we refuse, and every failure of the upstream, is a result with `isError`.
+
+        Raises:
+            RpcError: the upstream's own error, for a direct call.
+        """
+        started = time.perf_counter()
+        tool: Tool | None = None
+        outcome = "ok"
+        try:
+            tool = self._resolve(view, name)
+            arguments = self._validators.choose(tool, candidates, self._mode(tool))
+            result = await self._upstreams.call_tool(tool, arguments, meta=meta, on_progress=caller.on_progress)
+            if result.get("isError") is True:
+                outcome = "isError"
+            return result
+        except Refused as refusal:
+            outcome = "refused"
+            return error_result(str(refusal))
+        except UpstreamFailure as failure:
+            outcome = f"failed: {failure.reason}"
+            return error_result(_failed(failure, tool))
+        except RpcError as error:
+            outcome = f"error {error.code}"
+            if not caller.bridge or error.code in CLIENT_CODES:
+                raise
+            return error_result(_answered(error, tool))
+        except BaseException:
+            outcome = "cancelled"
+            raise
+        finally:
+            real = f"{tool.server}/{tool.name}" if tool is not None else f"unknown tool {name!r}"
+            log.info("call %s by %s: %s, %.0f ms", real, caller.client, outcome, (time.perf_counter() - started) * 1e3)
+
+    def _resolve(self, view: Catalog, name: str) -> Tool:
+        try:
+            tool = view.resolve(name)
+        except NotFound as miss:
+            raise Refused(unknown_name(view, miss, self._search)) from None
+        # Checked again here, so that no way of building a view can ever let a denied tool through.
+        if any(fnmatchcase(tool.name, glob) for glob in self._servers[tool.server].deny):
+            raise Refused(unknown_name(view, NotFound(name), self._search))
+        return tool
+
+    def _mode(self, tool: Tool) -> Validate:
+        return self._servers[tool.server].validate or ("off" if tool.eager or not self._bridge else "strict")
+
+
+def error_result(text: str) -> dict[str, Any]:
+    """A tool result that says that the call failed, and why."""
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def _failed(failure: UpstreamFailure, tool: Tool | None) -> str:
+    advice = (
+        "The call may have run: check its effect before you repeat it."
+        if failure.may_have_run
+        else "The call did not run. Try again later, or use another tool."
+    )
+    what = f", tool {tool.name!r}" if tool is not None else ""
+    return f"Server {failure.server!r}{what}: {failure.reason}. {advice}"
+
+
+def _answered(error: RpcError, tool: Tool | None) -> str:
+    where = f"Server {tool.server!r}, tool {tool.name!r}" if tool is not None else "The server"
+    data = "" if error.data is None else f", data {json.dumps(error.data, ensure_ascii=False)}"
+    return f"{where} answered with an error: {error.message} (code {error.code}{data})"

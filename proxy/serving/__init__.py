@@ -1,0 +1,1 @@
+"""How clients reach the proxy: stdio, or HTTP (Streamable HTTP and SSE)."""

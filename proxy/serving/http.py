@@ -1,0 +1,122 @@
+"""The daemon: many clients over HTTP share one set of upstreams. Streamable HTTP at /mcp, SSE at /sse."""
+
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import uvicorn
+from mcp.server.sse import SseServerTransport
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from proxy.errors import ConfigError
+from proxy.server import ProxyServer
+from proxy.serving.guard import LOOPBACK, Guard
+from proxy.serving.stdio import stop_on_signal
+
+log = logging.getLogger(__name__)
+
+DEFAULT = "127.0.0.1:8788"
+MAX_BODY = 64 * 1024 * 1024
+"""Bytes of one request; the SDK's 4 MiB refuse arguments that real tools take (file contents)."""
+GRACE = 1
+"""Seconds that open streams get when the daemon stops."""
+
+
+def address(text: str, *, token: str | None, allowed_hosts: Sequence[str]) -> tuple[str, int]:
+    """`HOST:PORT`, `HOST` or `PORT` as (host, port).
+
+    Raises:
+        ConfigError: it is not one, or it is open to others without a token and `allowed_hosts`.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon and text.isdecimal():
+        host, port = "127.0.0.1", text
+    elif not colon or text.endswith("]"):
+        host, port = text, DEFAULT.rpartition(":")[2]
+    host = (host or "127.0.0.1").strip("[]")
+    if not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError(f"--http {text!r}: expected HOST:PORT, for instance {DEFAULT}")
+    if host not in ("127.0.0.1", "localhost", "::1") and not (token and allowed_hosts):
+        raise ConfigError(
+            f"--http {text!r}: an address beyond this machine needs a token (NARROW_WAIST_TOKEN or --token-file) "
+            "and `allowed_hosts` in the config"
+        )
+    return host, int(port)
+
+
+def listener(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes any free one.
+
+    Raises:
+        ConfigError: the address cannot be used.
+    """
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=512)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+
+
+class _Uvicorn(uvicorn.Server):
+    """Uvicorn that leaves signals to us: its own handling would raise them again before the upstreams are closed."""
+
+    @contextmanager
+    def capture_signals(self) -> Any:
+        yield
+
+
+async def serve_http(
+    server: ProxyServer,
+    sock: socket.socket,
+    *,
+    token: str | None,
+    allowed_hosts: Sequence[str],
+    status: Callable[[], dict[str, Any]],
+    background: Sequence[Callable[[], Awaitable[None]]] = (),
+) -> None:
+    """Serve on a listening socket until SIGINT or SIGTERM; `background` is cancelled, and awaited, at the end."""
+    app = _application(server)
+    guarded = Guard(app, hosts=(*LOOPBACK, *allowed_hosts), token=token, status=status)
+
+    config = uvicorn.Config(
+        guarded, log_level="warning", log_config=None, timeout_graceful_shutdown=GRACE, lifespan="on", ws="none"
+    )
+    runner = _Uvicorn(config)
+    host, port = sock.getsockname()[:2]
+    log.warning("listening on http://%s:%d/mcp (SSE at /sse)", f"[{host}]" if ":" in host else host, port)
+
+    def stop() -> None:
+        runner.should_exit = True
+        server.close_streams()
+
+    async with anyio.create_task_group() as tasks:
+        for each in background:
+            tasks.start_soon(each)
+        tasks.start_soon(stop_on_signal, stop)
+        await runner.serve(sockets=[sock])
+        tasks.cancel_scope.cancel()
+
+
+def _application(server: ProxyServer) -> Any:
+    # Host and Origin are checked by the guard, for every path alike.
+    unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    sse = SseServerTransport("/messages/", security_settings=unchecked, max_request_body_size=MAX_BODY)
+
+    async def stream(request: Request) -> Response:
+        async with sse.connect_sse(request.scope, request.receive, request._send) as (read, write):  # pyright: ignore[reportPrivateUsage]
+            await server.sdk.run(read, write, server.sdk.create_initialization_options())
+        return Response()
+
+    routes: list[Any] = [
+        Route("/sse", endpoint=stream, methods=["GET"]),
+        Mount("/messages/", app=sse.handle_post_message),
+    ]
+    return server.sdk.streamable_http_app(
+        transport_security=unchecked, max_request_body_size=MAX_BODY, custom_starlette_routes=routes
+    )

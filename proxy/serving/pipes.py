@@ -1,0 +1,224 @@
+"""The client's pipe as the SDK's stream pair: bytes in, bytes out, no threads, lines of any length.
+
+The wire is moved to private descriptors first; fd 0 then reads nothing and fd 1 writes to stderr, so that no stray
+print and no child process can ever put a byte between two messages.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import stat
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Protocol, Self, cast
+
+import anyio
+import anyio.to_thread
+import mcp_types as types
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+READ_AHEAD = 256
+"""Messages taken from the pipe ahead of the SDK; beyond it the client waits."""
+HIGH_WATER = 1024 * 1024
+_CHUNK = 256 * 1024
+
+
+class _Writer(Protocol):
+    def write(self, data: bytes) -> None: ...
+
+
+class LineReader(asyncio.Protocol):
+    """The read side: lines to messages. A line that is no message is answered at once, as JSON-RPC asks."""
+
+    def __init__(self, writer: "LineWriter") -> None:
+        self._writer = writer
+        self._parts: list[bytes] = []
+        self._ready: deque[SessionMessage] = deque()
+        self._wake = anyio.Event()
+        self._ended = False
+        self._transport: asyncio.ReadTransport | None = None
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.ReadTransport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if self._parts:
+                self._parts.append(line)
+                line = b"".join(self._parts)
+                self._parts.clear()
+            if line.strip():
+                self._line(line)
+        if rest:
+            self._parts.append(rest)
+        if self._transport is not None and len(self._ready) > READ_AHEAD:
+            self._transport.pause_reading()
+
+    def eof_received(self) -> None:
+        self._end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._wake.set()
+
+    def _line(self, line: bytes) -> None:
+        try:
+            message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValidationError:
+            for each in _rescued(line):
+                if isinstance(each, dict):
+                    self._writer.send_raw(cast(dict[str, Any], each))
+                else:
+                    self._put(cast(types.JSONRPCMessage, each))
+            return
+        self._put(message)
+
+    def _put(self, message: types.JSONRPCMessage) -> None:
+        self._ready.append(SessionMessage(message))
+        self._wake.set()
+
+    # mcp.shared ReadStream
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next message; raises anyio.EndOfStream at the end."""
+        while not self._ready:
+            if self._ended:
+                raise anyio.EndOfStream
+            self._wake = anyio.Event()
+            await self._wake.wait()
+        message = self._ready.popleft()
+        if self._transport is not None and len(self._ready) == READ_AHEAD // 2:
+            self._transport.resume_reading()
+        return message
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        """End the stream."""
+        self._end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class LineWriter(asyncio.streams.FlowControlMixin):
+    """The write side: messages to lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out: _Writer | None = None
+        self.gone = anyio.Event()
+        """Set when the client no longer reads."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.gone.set()
+
+    def send_raw(self, message: dict[str, Any]) -> None:
+        """Write a plain dict."""
+        self._write(json.dumps(message, separators=(",", ":")).encode())
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write one message, waiting while the pipe is full."""
+        self._write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
+        with contextlib.suppress(ConnectionError):
+            await self._drain_helper()
+
+    def _write(self, line: bytes) -> None:
+        if self.out is None or self.gone.is_set():
+            raise anyio.BrokenResourceError
+        self.out.write(line + b"\n")
+
+    async def aclose(self) -> None:
+        """Nothing to do: the pipe is closed with the process."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _rescued(line: bytes) -> list[object]:
+    """What can still be made of a line that is not one message: a batch's messages, or the error to answer with."""
+    try:
+        # Lone surrogates, which JavaScript clients send when they cut a string in half, become U+FFFD.
+        text = json.dumps(json.loads(line.decode("utf-8", "replace")), ensure_ascii=False)
+        value: object = json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+    except (ValueError, RecursionError):
+        return [_error(None, types.PARSE_ERROR, "Parse error: not a line of JSON")]
+    frames = cast(list[object], value) if isinstance(value, list) and value else [value]
+    found: list[object] = []
+    for frame in frames:
+        try:
+            found.append(types.jsonrpc_message_adapter.validate_python(frame, by_name=False))
+        except ValidationError:
+            ident = cast(dict[str, Any], frame).get("id") if isinstance(frame, dict) else None
+            ident = ident if isinstance(ident, str | int) and not isinstance(ident, bool) else None
+            found.append(_error(ident, types.INVALID_REQUEST, "Invalid request: not a JSON-RPC 2.0 message"))
+    return found
+
+
+def _error(ident: str | int | None, code: int, message: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": ident, "error": {"code": code, "message": message}}
+
+
+@asynccontextmanager
+async def client_pipes() -> AsyncGenerator[tuple[LineReader, LineWriter]]:
+    """Take over stdin and stdout of this process."""
+    loop = asyncio.get_running_loop()
+    wire_in, wire_out = os.dup(0), os.dup(1)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    writer = LineWriter()
+    reader = LineReader(writer)
+    async with anyio.create_task_group() as tasks:
+        if _is_stream(wire_out):
+            transport, _ = await loop.connect_write_pipe(lambda: writer, os.fdopen(wire_out, "wb", buffering=0))
+            transport.set_write_buffer_limits(HIGH_WATER)
+            writer.out = transport
+        else:
+            writer.out = cast(_Writer, os.fdopen(wire_out, "wb", buffering=0))
+        if _is_stream(wire_in):
+            await loop.connect_read_pipe(lambda: reader, os.fdopen(wire_in, "rb", buffering=0))
+        else:
+            tasks.start_soon(_feed_from_file, wire_in, reader)
+        yield reader, writer
+        tasks.cancel_scope.cancel()
+
+
+def _is_stream(fd: int) -> bool:
+    """Whether an event loop can wait on the descriptor; a redirected file cannot be waited on."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))
+
+
+async def _feed_from_file(fd: int, reader: LineReader) -> None:
+    while data := await anyio.to_thread.run_sync(os.read, fd, _CHUNK, abandon_on_cancel=True):
+        reader.data_received(data)
+    reader.eof_received()

@@ -1,0 +1,51 @@
+"""One client over stdio: ends with the end of stdin, the client's death, SIGINT or SIGTERM."""
+
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from proxy.server import ProxyServer
+from proxy.serving.pipes import client_pipes
+
+log = logging.getLogger(__name__)
+
+PARENT_POLL = 1.0
+"""Seconds between looks at who our parent is: a second net, should somebody else hold our stdin open."""
+
+
+async def serve_stdio(server: ProxyServer, *background: Callable[[], Awaitable[None]]) -> None:
+    """Serve until the client is gone. `background` runs beside it and is cancelled, and awaited, at the end."""
+    async with anyio.create_task_group() as tasks:
+        for each in background:
+            tasks.start_soon(each)
+        tasks.start_soon(stop_on_signal, tasks.cancel_scope.cancel)
+        tasks.start_soon(_stop_without_parent, tasks.cancel_scope)
+        async with client_pipes() as (reader, writer):
+
+            async def stop_without_reader() -> None:
+                await writer.gone.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(stop_without_reader)
+            await server.sdk.run(reader, writer, server.sdk.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+async def stop_on_signal(stop: Callable[[], object]) -> None:
+    """Call `stop` at the first SIGINT or SIGTERM."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for received in signals:
+            log.info("stopping on %s", received.name)
+            stop()
+            return
+
+
+async def _stop_without_parent(scope: anyio.CancelScope) -> None:
+    parent = os.getppid()
+    while os.getppid() == parent:
+        await anyio.sleep(PARENT_POLL)  # noqa: ASYNC110 - nothing tells of a parent's death
+    log.info("stopping: the client's process is gone")
+    scope.cancel()
