@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from proxy import __version__, bridge
-from proxy.arguments import unwrap
+from proxy.arguments import direct, unwrap
 from proxy.catalog import Catalog
 from proxy.config import Settings
 from proxy.dispatch import Caller, Dispatcher, error_result
@@ -95,6 +95,10 @@ class App:
             await self.index()
             await self._count()
             self.server.catalog_changed()
+
+    async def counted(self) -> None:
+        """Wait until the texts of the current catalog have exact counts, or never will."""
+        await self._counted.wait()
 
     async def _count(self) -> None:
         """Have a short-lived child count the texts that are new, so that this process never loads the vocabulary."""
@@ -211,13 +215,13 @@ class App:
     async def call(self, name: str, arguments: Any, meta: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Answer one `tools/call`, be it of the bridge, of an eager tool or of a hidden one by its name."""
         search = self.settings.tool_search
-        candidates: Any = [arguments]
         try:
             if name == search.call_name:
                 request = unwrap(arguments, search)
-                name, candidates = request.name, request.candidates
-                arguments = candidates[0] if candidates else {}
+                name, arguments = request.name, request.candidates[0]
                 caller = replace(caller, bridge=True)
+            else:
+                request = direct(name, arguments)
             if name == search.search_name:
                 return bridge.search_answer(
                     arguments, self.catalog, await self.index(), search, unavailable=self.fleet.unavailable()
@@ -226,7 +230,7 @@ class App:
                 return bridge.describe_answer(arguments, self.catalog, search, unavailable=self.fleet.unavailable())
         except Refused as refusal:
             return error_result(str(refusal))
-        return await self.dispatcher.call(self.catalog, name, candidates, meta, caller)
+        return await self.dispatcher.call(self.catalog, request, meta, caller)
 
     def status(self) -> dict[str, Any]:
         """The state of every server, for `/health`; never a secret."""

@@ -9,12 +9,12 @@ neither framing nor protocol era. Until a guard is configured, `ask` and `bound`
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
-from proxy.arguments import Validators
+from proxy.arguments import Request, Validators
 from proxy.catalog import Catalog, NotFound
 from proxy.config import ServerConfig, Validate
 from proxy.errors import Refused, RpcError, UpstreamFailure
@@ -69,9 +69,9 @@ class Dispatcher:
         self._validators = Validators()
 
     async def call(
-        self, view: Catalog, name: str, candidates: Sequence[Any], meta: Mapping[str, Any], caller: Caller
+        self, view: Catalog, request: Request, meta: Mapping[str, Any], caller: Caller
     ) -> dict[str, Any]:
-        """Call the tool that `name` means in `view` with the first of the `candidates` that fits its schema.
+        """Call the tool that the request's name means in `view`, with the first of its candidates that fits.
 
         Everything that we refuse, and every failure of the upstream, is a result with `isError`.
 
@@ -82,8 +82,8 @@ class Dispatcher:
         tool: Tool | None = None
         outcome = "ok"
         try:
-            tool = self._resolve(view, name)
-            arguments = self._validators.choose(tool, candidates, self._mode(tool))
+            tool = self._resolve(view, request.name)
+            arguments = self._validators.choose(tool, request.candidates, self._mode(tool))
             result = await self._upstreams.call_tool(tool, arguments, meta=meta, on_progress=caller.on_progress)
             if result.get("isError") is True:
                 outcome = "isError"
@@ -103,7 +103,7 @@ class Dispatcher:
             outcome = "cancelled"
             raise
         finally:
-            real = f"{tool.server}/{tool.name}" if tool is not None else f"unknown tool {name!r}"
+            real = f"{tool.server}/{tool.name}" if tool is not None else f"unknown tool {request.name!r}"
             log.info("call %s by %s: %s, %.0f ms", real, caller.client, outcome, (time.perf_counter() - started) * 1e3)
 
     def _resolve(self, view: Catalog, name: str) -> Tool:

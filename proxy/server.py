@@ -10,6 +10,7 @@ import json
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, cast
 
 import anyio
@@ -19,6 +20,7 @@ from mcp.server.connection import Connection
 from mcp.server.context import CallNext, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.lowlevel.server import NotificationOptions
+from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -31,7 +33,7 @@ log = logging.getLogger(__name__)
 
 NAME = "narrow-waist"
 COALESCE = 2.0
-"""Seconds over which changes of our tool list are announced as one: each announcement costs the client a prompt cache."""
+"""Seconds over which changes of our tool list are announced as one: each one costs the client a prompt cache."""
 KNOWN_TTL = 300_000
 """`ttlMs` of `tools/list` once every server's list is known."""
 
@@ -105,19 +107,22 @@ class ProxyServer:
         server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _set_level)
         server.middleware.append(self._middleware)
         # The Streamable HTTP manager has no way to be told `tools_changed=True`; the instance is the smallest seam.
-        options = server.create_initialization_options
-        changes = NotificationOptions(tools_changed=True)
-        server.create_initialization_options = lambda n=None, e=None, x=None: options(n or changes, e, x)
+        options = partial(server.create_initialization_options, NotificationOptions(tools_changed=True))
+
+        def with_changes(*_: object, **__: object) -> InitializationOptions:
+            return options()
+
+        server.create_initialization_options = with_changes
         self.sdk = server
 
     # Requests.
 
-    async def _middleware(self, context: Context, call_next: CallNext) -> Any:
-        method = context.method
+    async def _middleware(self, ctx: Context, call_next: CallNext) -> Any:
+        context, method = ctx, ctx.method
         if method in ("initialize", "server/discover"):
             result = await call_next(context)
             if isinstance(result, dict) and (text := self._house.instructions(_client(context))):
-                result = {**cast(dict[str, Any], result), "instructions": text}
+                result = {**result, "instructions": text}
             return result
         connection = _connection(context)
         if method == "notifications/initialized":
@@ -146,8 +151,8 @@ class ProxyServer:
         name = params.get("name")
         if not isinstance(name, str):
             raise MCPError(types.INVALID_PARAMS, "tools/call needs `name`, a string")
-        meta = params.get("_meta")
-        meta = cast(Mapping[str, Any], meta) if isinstance(meta, Mapping) else {}
+        given = params.get("_meta")
+        meta: Mapping[str, Any] = cast(Mapping[str, Any], given) if isinstance(given, Mapping) else {}
         caller = Caller(client=_client(context), on_progress=_progress(context, meta))
         try:
             result = await self._house.call(name, params.get("arguments"), meta, caller)
@@ -205,11 +210,11 @@ def adapt(result: Mapping[str, Any], *, modern: bool) -> dict[str, Any]:
     content block, `structuredContent` is added as text first, because most hosts show a model nothing else. Blocks
     that no client could read (not an object, or text without a string) become text, so that the others arrive.
     """
-    adapted = dict(result)
+    adapted: dict[str, Any] = dict(result)
     if adapted.get("resultType") == "input_required":
         asked = json.dumps(adapted.get("inputRequests") or {}, ensure_ascii=False)
         text = f"The tool asks for input that cannot be given through this proxy yet: {asked}"
-        adapted = {"content": [{"type": "text", "text": text}], "isError": True}
+        adapted = dict[str, Any]({"content": [{"type": "text", "text": text}], "isError": True})
     structured = adapted.get("structuredContent")
     content = adapted.get("content")
     if not isinstance(content, list):
@@ -296,4 +301,3 @@ async def _no_templates(_context: Context, _params: Any) -> types.ListResourceTe
 
 async def _no_prompts(_context: Context, _params: Any) -> types.ListPromptsResult:
     return types.ListPromptsResult(prompts=[])
-

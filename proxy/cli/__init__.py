@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("name", nargs="+", help="names as printed by list and search")
         elif name == "call":
             sub.add_argument("name", help="a name as printed by list and search")
-            sub.add_argument("arguments", nargs="?", default="{}", help='a JSON object, for instance \'{"limit": 5}\'')
+            sub.add_argument("arguments", nargs="?", default="{}", help="a JSON object, for instance '{\"limit\": 5}'")
         elif name == "check":
             sub.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return root

@@ -2,7 +2,7 @@
 
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,7 +78,7 @@ async def serve_http(
     token: str | None,
     allowed_hosts: Sequence[str],
     status: Callable[[], dict[str, Any]],
-    background: Sequence[Callable[[], Awaitable[None]]] = (),
+    background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
 ) -> None:
     """Serve on a listening socket until SIGINT or SIGTERM; `background` is cancelled, and awaited, at the end."""
     app = _application(server)

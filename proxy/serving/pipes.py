@@ -5,7 +5,6 @@ print and no child process can ever put a byte between two messages.
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import stat
@@ -28,7 +27,7 @@ _CHUNK = 256 * 1024
 
 
 class _Writer(Protocol):
-    def write(self, data: bytes) -> None: ...
+    def write(self, data: bytes, /) -> object: ...
 
 
 class LineReader(asyncio.Protocol):
@@ -45,9 +44,11 @@ class LineReader(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The pipe is open."""
         self._transport = cast(asyncio.ReadTransport, transport)
 
     def data_received(self, data: bytes) -> None:
+        """Take a chunk as it came."""
         *lines, rest = data.split(b"\n")
         for line in lines:
             if self._parts:
@@ -62,9 +63,11 @@ class LineReader(asyncio.Protocol):
             self._transport.pause_reading()
 
     def eof_received(self) -> None:
+        """The client has closed its end."""
         self._end()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """The pipe is closed."""
         self._end()
 
     def _end(self) -> None:
@@ -118,23 +121,33 @@ class LineReader(asyncio.Protocol):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
         await self.aclose()
 
 
-class LineWriter(asyncio.streams.FlowControlMixin):
+class LineWriter(asyncio.BaseProtocol):
     """The write side: messages to lines."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._writable = anyio.Event()
+        self._writable.set()
         self.out: _Writer | None = None
         self.gone = anyio.Event()
         """Set when the client no longer reads."""
 
+    def pause_writing(self) -> None:
+        """The pipe is full."""
+        self._writable = anyio.Event()
+
+    def resume_writing(self) -> None:
+        """The pipe takes more."""
+        self._writable.set()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
+        """The client has closed its end."""
         self.gone.set()
+        self._writable.set()
 
     def send_raw(self, message: dict[str, Any]) -> None:
         """Write a plain dict."""
@@ -143,8 +156,7 @@ class LineWriter(asyncio.streams.FlowControlMixin):
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message, waiting while the pipe is full."""
         self._write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
-        with contextlib.suppress(ConnectionError):
-            await self._drain_helper()
+        await self._writable.wait()
 
     def _write(self, line: bytes) -> None:
         if self.out is None or self.gone.is_set():
@@ -158,7 +170,7 @@ class LineWriter(asyncio.streams.FlowControlMixin):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
         await self.aclose()
 
@@ -171,7 +183,7 @@ def _rescued(line: bytes) -> list[object]:
         value: object = json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
     except (ValueError, RecursionError):
         return [_error(None, types.PARSE_ERROR, "Parse error: not a line of JSON")]
-    frames = cast(list[object], value) if isinstance(value, list) and value else [value]
+    frames: list[object] = cast(list[object], value) if isinstance(value, list) and value else [value]
     found: list[object] = []
     for frame in frames:
         try:
@@ -192,8 +204,9 @@ async def client_pipes() -> AsyncGenerator[tuple[LineReader, LineWriter]]:
     """Take over stdin and stdout of this process."""
     loop = asyncio.get_running_loop()
     wire_in, wire_out = os.dup(0), os.dup(1)
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     os.dup2(2, 1)
     writer = LineWriter()
     reader = LineReader(writer)
@@ -203,7 +216,7 @@ async def client_pipes() -> AsyncGenerator[tuple[LineReader, LineWriter]]:
             transport.set_write_buffer_limits(HIGH_WATER)
             writer.out = transport
         else:
-            writer.out = cast(_Writer, os.fdopen(wire_out, "wb", buffering=0))
+            writer.out = os.fdopen(wire_out, "wb", buffering=0)
         if _is_stream(wire_in):
             await loop.connect_read_pipe(lambda: reader, os.fdopen(wire_in, "rb", buffering=0))
         else:

@@ -3,7 +3,8 @@
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import anyio
 
@@ -16,7 +17,7 @@ PARENT_POLL = 1.0
 """Seconds between looks at who our parent is: a second net, should somebody else hold our stdin open."""
 
 
-async def serve_stdio(server: ProxyServer, *background: Callable[[], Awaitable[None]]) -> None:
+async def serve_stdio(server: ProxyServer, *background: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Serve until the client is gone. `background` runs beside it and is cancelled, and awaited, at the end."""
     async with anyio.create_task_group() as tasks:
         for each in background:
@@ -45,7 +46,7 @@ async def stop_on_signal(stop: Callable[[], object]) -> None:
 
 async def _stop_without_parent(scope: anyio.CancelScope) -> None:
     parent = os.getppid()
-    while os.getppid() == parent:
-        await anyio.sleep(PARENT_POLL)  # noqa: ASYNC110 - nothing tells of a parent's death
+    while os.getppid() == parent:  # noqa: ASYNC110 - nothing tells of a parent's death
+        await anyio.sleep(PARENT_POLL)
     log.info("stopping: the client's process is gone")
     scope.cancel()

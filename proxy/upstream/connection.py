@@ -96,6 +96,11 @@ class Connection:
         """Whether the list is known, or at least one attempt has failed."""
         return self.tools is not None or (self._attempts > 0 and self.state == "failed")
 
+    async def wait_tried(self) -> None:
+        """Wait until it is ready, or an attempt to connect has failed."""
+        while self.state != "ready" and not (self._attempts and self.state == "failed"):
+            await self._changed.wait()
+
     async def wait_settled(self) -> None:
         """Wait until `settled`."""
         while not self.settled:
@@ -107,6 +112,7 @@ class Connection:
         """Connect, serve, reconnect, until cancelled. Never raises for anything an upstream does."""
         try:
             if self.config.problem is not None:
+                self._attempts += 1
                 self._set("failed", self.config.problem)
                 await anyio.sleep_forever()
             failures = 0

@@ -1,0 +1,87 @@
+"""`list`, `search`, `describe`, `call`: what a model sees and does, from the command line, on the same paths."""
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+
+from proxy.app import App
+from proxy.catalog import Server
+from proxy.cli.common import set_up_logging, settings
+from proxy.dispatch import Caller
+from proxy.text import first_sentence
+
+CLIENT = "narrow-waist-cli"
+SENTENCE = 100
+
+Action = Callable[[App, argparse.Namespace], Awaitable[int]]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run `options.command`; 1 where the tool, or a server that was asked for, failed."""
+    config = settings(options)
+    set_up_logging(logging.ERROR, config, verbose=options.verbose)
+    action: Action = {"list": _list, "search": _search, "describe": _describe, "call": _call}[options.command]
+    return anyio.run(_with_app, App(config, os.environ), action, options)
+
+
+async def _with_app(app: App, action: Action, options: argparse.Namespace) -> int:
+    async with app.running():
+        # Whoever asks on the command line would rather wait than get half an answer.
+        await app.fleet.wait_known(max((s.connect_timeout for s in app.settings.servers), default=0.0))
+        return await action(app, options)
+    raise AssertionError("unreachable")
+
+
+async def _list(app: App, options: argparse.Namespace) -> int:
+    servers = app.catalog.servers
+    unavailable = app.fleet.unavailable()
+    if options.server is not None and options.server not in servers:
+        sys.stderr.write(f"narrow-waist: no server {options.server!r}; there are: {', '.join(servers)}\n")
+        return 1
+    for key, server in servers.items():
+        if options.server in (None, key):
+            _print_server(server, unavailable.get(key), whole=options.server is not None)
+    return 0
+
+
+def _print_server(server: Server, problem: str | None, *, whole: bool) -> None:
+    state = f"  unavailable: {problem}" if problem else ""
+    print(f"{server.key} ({len(server.tools)} tools){state}")
+    for tool in server.tools if whole else ():
+        eager = " [eager]" if tool.eager else ""
+        print(f"  {tool.public_name}{eager}  {first_sentence(tool.description, SENTENCE)}")
+
+
+async def _search(app: App, options: argparse.Namespace) -> int:
+    query: dict[str, Any] = {"query": " ".join(options.query), "limit": options.limit, "server": options.server}
+    name = app.settings.tool_search.search_name
+    return _print_result(await app.call(name, query, {}, Caller(client=CLIENT)))
+
+
+async def _describe(app: App, options: argparse.Namespace) -> int:
+    name = app.settings.tool_search.describe_name
+    return _print_result(await app.call(name, {"names": options.name}, {}, Caller(client=CLIENT)))
+
+
+async def _call(app: App, options: argparse.Namespace) -> int:
+    call = {"name": options.name, "arguments": options.arguments}
+    name = app.settings.tool_search.call_name
+    return _print_result(await app.call(name, call, {}, Caller(client=CLIENT)))
+
+
+def _print_result(result: dict[str, Any]) -> int:
+    """Text blocks as they are, everything else as JSON."""
+    for block in result.get("content") or ():
+        if isinstance(block, dict) and block.get("type") == "text":  # pyright: ignore[reportUnknownMemberType]
+            print(block.get("text", ""))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        else:
+            print(json.dumps(block, ensure_ascii=False))
+    if not result.get("content") and "structuredContent" in result:
+        print(json.dumps(result["structuredContent"], ensure_ascii=False))
+    return 1 if result.get("isError") else 0
