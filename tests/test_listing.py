@@ -268,7 +268,7 @@ def test_adding_a_server_seldom_moves_another() -> None:
             others = listing(budget, catalog=Catalog(one for one in servers if one is not added)).forms
             total += 1
             calm += all(everybody[key] == form for key, form in others.items())
-    assert calm / total > 0.65
+    assert calm / total > 0.73  # 0.79; without classes of cost 0.68
 
 
 @pytest.mark.parametrize("mode", ["auto", "on"])

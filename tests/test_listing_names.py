@@ -183,12 +183,20 @@ def test_odd_names_and_odd_servers_are_printed_as_something_that_can_be_called(k
     assert sorted(mine) == sorted({name, "list_things", "get_things", "drop_things"})
 
 
-def test_two_servers_that_could_be_confused_are_printed_unambiguously() -> None:
-    # Server `a` with the tool `b__c`, and server `a__b` with the tool `c`: both would be `a__b__c`.
-    catalog = Catalog([server("a", ["b__c", "x"]), server("a__b", ["c", "y"])])
+@pytest.mark.parametrize(
+    "tools",
+    [
+        {"a": ["b__c", "x"], "a__b": ["c", "y"]},  # both would be a__b__c
+        {"a": ["_b", "x"], "a_": ["b", "y"]},  # both would be a___b
+    ],
+)
+def test_servers_that_could_be_confused_are_printed_unambiguously(tools: dict[str, list[str]]) -> None:
+    catalog = Catalog([server(key, names) for key, names in tools.items()])
     made = render(catalog, budget=10_000, slots=[None], mode="auto", count=count)
-    tools = [catalog.resolve(name) for name in read(made.slots).names]
-    assert {(tool.server, tool.name) for tool in tools} == {("a", "b__c"), ("a", "x"), ("a__b", "c"), ("a__b", "y")}
+    found = [catalog.resolve(name) for name in read(made.slots).names]
+    assert sorted((tool.server, tool.name) for tool in found) == sorted(
+        (key, name) for key, names in tools.items() for name in names
+    )
 
 
 def test_a_name_too_long_for_a_public_name_is_printed_whole_and_accepted() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proxy.catalog import Catalog
-from proxy.listing.ladder import Count, Rung, entry_text, ladder, step_classes
+from proxy.listing.ladder import Count, Rung, entry_text, rungs_of, step_classes
 from proxy.listing.layout import LISTED, RULES, SERVERS, Slots, lay, named_line, pieces, tail
 from proxy.listing.texts import ServerTexts, TextCache
 
@@ -43,7 +43,7 @@ def render(
     gets beyond its summary; the other modes differ only in the budget that the caller computes.
     """
     texts = _texts(catalog, cache)
-    ladders = {text.key: ladder(text, count, names=mode != "off") for text in texts}
+    ladders = {text.key: rungs_of(text, count, names=mode != "off") for text in texts}
     fill = _Fill(texts, {key: rungs[0] for key, rungs in ladders.items()}, budget, slots, count)
     if not texts or not fill.fits:
         return _below_floor(texts, budget, slots, count)

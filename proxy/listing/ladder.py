@@ -51,7 +51,7 @@ def entry_text(entry: str) -> str:
     return f" {entry},"
 
 
-def ladder(texts: ServerTexts, count: Count, *, names: bool) -> list[Rung]:
+def rungs_of(texts: ServerTexts, count: Count, *, names: bool) -> list[Rung]:
     """The rungs of a server, poorest and cheapest first; without `names` only bare and summaries."""
     entry = entry_text(texts.entry)
     bare = Rung("bare", 0, count(entry), units(entry))
