@@ -1,0 +1,11 @@
+"""The three tools: what the client is shown of them, and the answers of search and describe.
+
+Pure functions over a view of the catalog, its index and the settings; `server` routes to them, `dispatch` makes the
+calls. Every text names the three tools as the settings do.
+"""
+
+from proxy.bridge.describing import describe_answer
+from proxy.bridge.searching import search_answer
+from proxy.bridge.tools import bridge_tools, guidance_lengths, instructions
+
+__all__ = ["bridge_tools", "describe_answer", "guidance_lengths", "instructions", "search_answer"]

@@ -1,0 +1,60 @@
+"""What search and describe answers have in common: one text block of JSON, one match per line, bounded."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from proxy.catalog import Catalog
+from proxy.text import first_sentence, one_line, shorten
+
+ANSWER_TOKENS = 8_000
+"""Claude Code warns above 10,000 tokens of a result and refuses 25,000 (failure report L8)."""
+_TOPIC = 80
+_REASON = 200
+_SERVERS = 40
+
+
+def dump(value: object) -> str:
+    """`value` as compact JSON that can always be sent: what UTF-8 cannot hold is escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"))
+    return text
+
+
+def result(text: str, *, error: bool = False) -> dict[str, Any]:
+    """A CallToolResult of one text block."""
+    found: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
+    if error:
+        found["isError"] = True
+    return found
+
+
+def rows(key: str, lines: Sequence[str]) -> str:
+    """`"key":[` with one line per item, so that a host that cuts between lines leaves whole matches."""
+    return f"{dump(key)}:[" + ("\n" + ",\n".join(lines) + "\n" if lines else "") + "]"
+
+
+def tail(extra: Mapping[str, object]) -> str:
+    """The further keys of an answer, each after a comma; those without a value are left out."""
+    return "".join(f",{dump(key)}:{dump(value)}" for key, value in extra.items() if value or value == 0)
+
+
+def servers(catalog: Catalog) -> dict[str, str]:
+    """Each server with its number of tools and its topic."""
+    found: dict[str, str] = {}
+    for server in list(catalog.servers.values())[:_SERVERS]:
+        count = f"{len(server.tools)} tools" if server.known else "tools not known yet"
+        topic = first_sentence(server.topic, _TOPIC) if server.topic else ""
+        found[one_line(server.key)] = f"{count}: {topic}" if topic else count
+    if len(catalog.servers) > _SERVERS:
+        found["…"] = f"and {len(catalog.servers) - _SERVERS} more servers"
+    return found
+
+
+def down(unavailable: Mapping[str, str], keys: Sequence[str] | None = None) -> dict[str, str]:
+    """The servers that cannot be reached now, with the reason; of all or of `keys`."""
+    chosen = sorted(unavailable) if keys is None else [key for key in dict.fromkeys(keys) if key in unavailable]
+    return {one_line(key): shorten(one_line(unavailable[key]), _REASON) for key in chosen}

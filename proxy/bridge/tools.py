@@ -1,0 +1,162 @@
+"""The raw dicts of the three tools and the server instructions.
+
+Guidance comes first in each description, the listing after it: what a host cuts off is never the way to use the tool.
+Guidance and schemas together stay below 400 tokens (tested), because every conversation pays for them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from proxy.catalog import Catalog
+from proxy.config import ToolSearchConfig
+from proxy.text import first_sentence, one_line, shorten
+
+DETAILS = ("names", "brief", "full")
+MAX_QUERIES = 10
+MAX_NAMES = 10
+MAX_RESULT_CHARACTERS = 500_000
+"""Claude Code's ceiling for what a tool result may hold before it is moved to a file."""
+
+_FIRST_LINE = 250
+"""Codex shows no more of the instructions until its own search has loaded the server (failure report L3)."""
+_INSTRUCTIONS = 2_000
+_TOPIC = 100
+_CONTINUED = "Listing, continued:"
+
+
+def bridge_tools(settings: ToolSearchConfig, listing: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """The three tools as `tools/list` shows them.
+
+    `listing` has the listing's text for each slot: `search`, `describe`, `call` (the tool's description) and
+    `parameter` (the description of the first tool's `query`). Missing or "" adds nothing.
+    """
+    texts = listing or {}
+    quiet = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+    acting = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
+    guidance = _guidance(settings)
+    schemas = _schemas(settings)
+    query = schemas["search"]["properties"]["query"]
+    query["description"] = _with_listing(query["description"], texts.get("parameter"), continued=True)
+    names = {"search": settings.search_name, "describe": settings.describe_name, "call": settings.call_name}
+    titles = {"search": "Search tools", "describe": "Describe tools", "call": "Call a tool"}
+    hints = {
+        "search": "find tools of all connected servers by what they do",
+        "describe": "full input schema of a tool of a connected server",
+        "call": "run a tool of a connected server by name",
+    }
+    tools: list[dict[str, Any]] = []
+    for key, name in names.items():
+        meta: dict[str, Any] = {"anthropic/alwaysLoad": True, "anthropic/searchHint": hints[key]}
+        if key == "call":
+            meta["anthropic/maxResultSizeChars"] = MAX_RESULT_CHARACTERS
+        tools.append(
+            {
+                "name": name,
+                "title": titles[key],
+                "description": _with_listing(guidance[key], texts.get(key), continued=key != "search"),
+                "inputSchema": schemas[key],
+                "annotations": dict(acting if key == "call" else quiet),
+                "_meta": meta,
+            }
+        )
+    return tools
+
+
+def guidance_lengths(settings: ToolSearchConfig) -> dict[str, int]:
+    """UTF-16 units that our own words take in each slot before listing text begins, line breaks included."""
+    texts = {**_guidance(settings), "parameter": _schemas(settings)["search"]["properties"]["query"]["description"]}
+    return {slot: _units(_with_listing(text, "x", continued=slot != "search")) - 1 for slot, text in texts.items()}
+
+
+def _with_listing(text: str, listing: str | None, *, continued: bool) -> str:
+    if not listing:
+        return text
+    return f"{text}\n\n{_CONTINUED}\n{listing}" if continued else f"{text}\n\n{listing}"
+
+
+def _units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _guidance(settings: ToolSearchConfig) -> dict[str, str]:
+    search, describe, call = settings.search_name, settings.describe_name, settings.call_name
+    return {
+        "search": (
+            "Search the tools of all connected MCP servers. Matches show their parameters, ready for "
+            f'{call}. Ask with verb + product noun, a few words, one capability per query: "create github issue". '
+            "On a miss, try another noun. Skip the search when the tool's name is listed here."
+        ),
+        "describe": (
+            f"Full input schema of tools that {search} of this server found or lists. "
+            f"Needed only where parameters end in (see {describe}) or a call was refused."
+        ),
+        "call": f"Call a tool of a connected MCP server. Names and parameters come from {search} of this server.",
+    }
+
+
+def _schemas(settings: ToolSearchConfig) -> dict[str, dict[str, Any]]:
+    """New dicts each time: `bridge_tools` writes the listing into one."""
+
+    def parameter(kind: str, text: str, **more: Any) -> dict[str, Any]:
+        return {"type": kind, "description": text, **more}
+
+    def strings(text: str) -> dict[str, Any]:
+        return {"type": "array", "items": {"type": "string"}, "description": text}
+
+    search = {
+        "query": parameter("string", "Verb + product noun; empty: page through all tools"),
+        "queries": strings(f"Up to {MAX_QUERIES} queries at once"),
+        "server": parameter("string", "Only this server"),
+        "limit": parameter("integer", f"Matches per query, default {settings.search_default_limit}"),
+        "offset": parameter("integer", "Start of the next page"),
+        "detail": parameter("string", "full adds schemas; default brief", enum=list(DETAILS)),
+    }
+    describe = {"name": parameter("string", "Tool name"), "names": strings(f"Up to {MAX_NAMES} tool names")}
+    call = {"name": parameter("string", "Tool name"), "arguments": parameter("object", "The tool's arguments")}
+    return {
+        "search": {"type": "object", "properties": search},
+        "describe": {"type": "object", "properties": describe},
+        "call": {"type": "object", "properties": call, "required": ["name"]},
+    }
+
+
+def instructions(settings: ToolSearchConfig, catalog: Catalog) -> str:
+    """The server instructions: names and topics of the servers in view, never what is up or how many tools there are.
+
+    The first line stands alone in 250 characters; the whole has at most 2,000.
+    """
+    keys = [one_line(key) for key in catalog.servers]
+    lead = (
+        f"Gateway to other MCP servers{{}}. When a task needs a tool you do not see, call {settings.search_name} first."
+    )
+    first = lead.format(_some(keys, _FIRST_LINE - len(lead) - 3))
+    if len(first) > _FIRST_LINE:  # only with very long names of the three tools
+        first = shorten(first, _FIRST_LINE)
+    lines = [
+        first,
+        f"Search with {settings.search_name} of this server (verb + product noun, a few words, one capability per "
+        f"query) before you say that something cannot be done; run what it finds with {settings.call_name}; "
+        f"{settings.describe_name} shows a tool's whole schema.",
+    ]
+    topics = [f"- {one_line(s.key)}: {first_sentence(s.topic, _TOPIC)}" for s in catalog.servers.values() if s.topic]
+    room = _INSTRUCTIONS - sum(len(line) + 1 for line in lines)
+    for number, line in enumerate(topics):
+        more = f"… and {len(topics) - number} more servers"
+        if len(line) + 1 + (len(more) + 1 if number + 1 < len(topics) else 0) > room:
+            if len(more) <= room:
+                lines.append(more)
+            break
+        lines.append(line)
+        room -= len(line) + 1
+    return "\n".join(lines)[:_INSTRUCTIONS]
+
+
+def _some(keys: Iterable[str], room: int) -> str:
+    """` (a, b, c and 4 more)` in at most `room` characters."""
+    names = list(keys)
+    for count in range(len(names), 0, -1):
+        rest = len(names) - count
+        text = f" ({', '.join(names[:count])}{f' and {rest} more' if rest else ''})"
+        if len(text) <= room:
+            return text
+    return ""
