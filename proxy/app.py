@@ -4,6 +4,7 @@ What depends on the catalog (index, listing, tool lists) is pure and kept by the
 thread when the catalog has changed, or at the first need, and never on the path of a call.
 """
 
+import json
 import logging
 import subprocess
 from collections.abc import AsyncGenerator, Mapping
@@ -17,7 +18,7 @@ import anyio.to_thread
 
 from proxy import __version__, bridge
 from proxy.arguments import direct, unwrap
-from proxy.catalog import Catalog
+from proxy.catalog import Catalog, Server
 from proxy.config import Settings
 from proxy.dispatch import Caller, Dispatcher, error_result
 from proxy.eager import shown
@@ -49,12 +50,13 @@ class App:
         self.dispatcher = Dispatcher(
             self.fleet,
             {s.key: s for s in settings.servers},
-            search.search_name,
-            bridge=search.enabled != "off",
+            search,
         )
         self.server = ProxyServer(self)
         self._counts = Counts(self._snapshot.load_counts() if search.tokenizer == "o200k" else None)
         self._texts = TextCache()
+        configured = Catalog(Server(s.key, topic=s.description) for s in settings.servers if s.enabled)
+        self._instructions = bridge.instructions(search, configured)
         self._making = anyio.Lock()
         self._index: tuple[str, Index] | None = None
         self._listings: dict[tuple[str, str, bool], Listing] = {}
@@ -164,10 +166,10 @@ class App:
         return not 0 < _schema_tokens(catalog) < search.eager_below_tokens
 
     def instructions(self, client: str | None) -> str:
-        """The server's instructions, as long as the client's host keeps."""
+        """The server's instructions: from the config alone, so that they are the same whatever is up."""
         if not self.bridged:
             return ""
-        return bridge.instructions(self.settings, self._row(client).instructions)
+        return self._instructions
 
     async def tools(self, client: str | None) -> list[dict[str, Any]]:
         """The tools shown to a client: the bridge, then eager tools by public name."""
@@ -186,13 +188,14 @@ class App:
         if not bridged:
             return listed
         search = self.settings.tool_search
-        slots = bridge.slot_limits(search, row)
+        spent = bridge.guidance_lengths(search)
+        limits = [None if (limit := row.limit(slot)) is None else max(0, limit - spent[slot]) for slot in row.slots]
         count, _ = self._counts.counter(self._wanted(catalog), exact=search.tokenizer == "o200k")
         listing = render(
-            catalog, budget=search.budget, slots=slots, mode=search.listing, count=count, cache=self._texts
+            catalog, budget=search.budget, slots=limits, mode=search.listing, count=count, cache=self._texts
         )
         self._listings[key] = listing
-        return [*bridge.bridge_tools(search, row, listing.slots), *listed]
+        return [*bridge.bridge_tools(search, dict(zip(row.slots, listing.slots, strict=True))), *listed]
 
     async def listing(self, client: str | None = None) -> Listing | None:
         """What the descriptions say to a client of that name; None where there is no bridge."""
@@ -248,6 +251,4 @@ class App:
 
 def _schema_tokens(catalog: Catalog) -> int:
     """About what all tools cost when they are sent whole."""
-    import json
-
     return sum(estimate(json.dumps(t.raw, ensure_ascii=False)) for t in catalog.tools)

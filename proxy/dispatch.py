@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
-from proxy.arguments import Request, Validators
+from proxy.arguments import Request, Validators, choose
 from proxy.catalog import Catalog, NotFound
-from proxy.config import ServerConfig, Validate
+from proxy.config import ServerConfig, ToolSearchConfig, Validate
 from proxy.errors import Refused, RpcError, UpstreamFailure
 from proxy.search import unknown_name
 from proxy.tool import Tool
@@ -58,19 +58,14 @@ class Caller:
 class Dispatcher:
     """Takes calls to upstreams."""
 
-    def __init__(
-        self, upstreams: Upstreams, servers: Mapping[str, ServerConfig], search: str, *, bridge: bool = True
-    ) -> None:
-        """`search`: name of the search tool; `bridge` False: all is eager, and nothing is validated by default."""
+    def __init__(self, upstreams: Upstreams, servers: Mapping[str, ServerConfig], bridge: ToolSearchConfig) -> None:
+        """`servers` by key; `bridge` has the names of the three tools, for the advice in refusals."""
         self._upstreams = upstreams
         self._servers = servers
-        self._search = search
         self._bridge = bridge
         self._validators = Validators()
 
-    async def call(
-        self, view: Catalog, request: Request, meta: Mapping[str, Any], caller: Caller
-    ) -> dict[str, Any]:
+    async def call(self, view: Catalog, request: Request, meta: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Call the tool that the request's name means in `view`, with the first of its candidates that fits.
 
         Everything that we refuse, and every failure of the upstream, is a result with `isError`.
@@ -83,7 +78,7 @@ class Dispatcher:
         outcome = "ok"
         try:
             tool = self._resolve(view, request.name)
-            arguments = self._validators.choose(tool, request.candidates, self._mode(tool))
+            arguments = choose(request, tool, self._validators, self._mode(tool), self._bridge)
             result = await self._upstreams.call_tool(tool, arguments, meta=meta, on_progress=caller.on_progress)
             if result.get("isError") is True:
                 outcome = "isError"
@@ -110,14 +105,14 @@ class Dispatcher:
         try:
             tool = view.resolve(name)
         except NotFound as miss:
-            raise Refused(unknown_name(view, miss, self._search)) from None
+            raise Refused(unknown_name(view, miss, self._bridge.search_name)) from None
         # Checked again here, so that no way of building a view can ever let a denied tool through.
         if any(fnmatchcase(tool.name, glob) for glob in self._servers[tool.server].deny):
-            raise Refused(unknown_name(view, NotFound(name), self._search))
+            raise Refused(unknown_name(view, NotFound(name), self._bridge.search_name))
         return tool
 
     def _mode(self, tool: Tool) -> Validate:
-        return self._servers[tool.server].validate or ("off" if tool.eager or not self._bridge else "strict")
+        return self._servers[tool.server].validate or ("off" if tool.eager else "strict")
 
 
 def error_result(text: str) -> dict[str, Any]:
