@@ -11,6 +11,7 @@ from listing_reader import count, rank, read, real_catalog, real_servers, server
 
 from proxy.catalog import Catalog, make_server
 from proxy.config import ServerConfig
+from proxy.hosts import ROWS, HostRow
 from proxy.listing import Listing, TextCache, lines, render
 from proxy.tokens.o200k import load
 
@@ -182,6 +183,15 @@ def test_a_slot_that_is_too_small_for_the_next_line_is_left_out() -> None:
 
 def test_slots_of_a_host_with_short_descriptions_still_name_every_server() -> None:
     made = listing(10_000, [500, 900, 900])
+    assert_reads_back(made, real_catalog())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_in_the_room_that_each_host_leaves_every_server_is_named_and_the_text_reads_back(row: HostRow) -> None:
+    guidance = 500
+    slots = [None if (limit := row.limit(slot)) is None else limit - guidance for slot in row.slots]
+    made = listing(10_000, slots)
+    assert all(limit is None or units(text) <= limit for text, limit in zip(made.slots, slots, strict=True))
     assert_reads_back(made, real_catalog())
 
 

@@ -118,14 +118,11 @@ def _below_floor(texts: Sequence[ServerTexts], budget: int, slots: Slots, count:
     if not texts:
         return empty
     costs = [count(f" {text.name}") for text in texts]
-    last = count(tail(total)) + 1
-    best = empty
-    tokens = 0
-    for shown in range(total + 1):
-        tokens += costs[shown - 1] if shown else 0
-        price = tokens + (last if shown < total else 0)
-        laid = lay(named_line([text.name for text in texts[:shown]], total), slots) if price <= budget else None
-        if laid is not None:
+    for shown in range(total, -1, -1):
+        price = sum(costs[:shown]) + (count(tail(total)) + 1 if shown < total else 0)
+        if price > budget:
+            continue
+        if (laid := lay(named_line([text.name for text in texts[:shown]], total), slots)) is not None:
             forms = {text.key: "named" if n < shown else "unnamed" for n, text in enumerate(texts)}
-            best = Listing(2, laid, forms, price)
-    return best
+            return Listing(2, laid, forms, price)
+    return empty

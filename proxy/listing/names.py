@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from proxy.catalog import Server
 from proxy.text import one_line
-from proxy.tool import Tool, public_name
+from proxy.tool import Tool
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*|[0-9]+|[^\W\d_A-Za-z]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _PLAIN = re.compile(r"[A-Za-z0-9_./-]+")
 SEPARATOR = "__"
 
@@ -43,20 +44,16 @@ def shown(server: Server) -> list[Shown]:
     """
     stem = server.key + SEPARATOR
     plain = bool(_PLAIN.fullmatch(server.key)) and SEPARATOR not in server.key and not server.key.endswith("_")
-    public_stem = public_name(server.key, "x").removesuffix("x") if plain else _public_stem(server)
+    public_stem = _UNSAFE.sub("_", server.key) + SEPARATOR
     found: list[Shown] = []
     for tool in server.deferred:
         if plain and _PLAIN.fullmatch(tool.name) and not tool.name.startswith("_"):
             found.append(Shown(stem, tool.name, tool))
-        elif public_stem and tool.public_name.startswith(public_stem) and tool.public_name != public_stem:
+        elif tool.public_name.startswith(public_stem) and tool.public_name != public_stem:
             found.append(Shown(public_stem, tool.public_name.removeprefix(public_stem), tool))
         else:
             found.append(Shown("", tool.public_name, tool))
     return sorted(found, key=lambda s: (s.stem, s.entry))
-
-
-def _public_stem(server: Server) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", server.key) + SEPARATOR
 
 
 def shown_key(server: Server) -> str:
