@@ -23,6 +23,7 @@ from proxy.tool import Tool
 _DESCRIPTION = 200
 _SHORTEST_CUT = 60
 """A cut at a sentence's end must leave at least so many characters, else it is at a word."""
+_LINK = re.compile(r"!?\[([^\]\[]*)\]\([^)\s]*\)")
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 _LEAD = 2.0
 """The first match carries its schema when it scores so many times the second."""
@@ -223,8 +224,8 @@ class _Answer:
 
 
 def brief(text: str) -> str:
-    """A description in one line of at most 200 characters, cut after a sentence where that leaves enough."""
-    line = one_line(text[: 20 * _DESCRIPTION])
+    """A description in one line of at most 200 characters, without links, cut after a sentence if that leaves enough."""
+    line = _LINK.sub(r"\1", one_line(text[: 20 * _DESCRIPTION]))
     if len(line) <= _DESCRIPTION:
         return line
     ends = [match.end() for match in _SENTENCE_END.finditer(line, 0, _DESCRIPTION + 1)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from proxy.catalog import Catalog
 from proxy.config import ToolSearchConfig
-from proxy.text import first_sentence, one_line, shorten
+from proxy.text import first_sentence, one_line
 
 DETAILS = ("names", "brief", "full")
 MAX_QUERIES = 10
@@ -126,29 +126,30 @@ def instructions(settings: ToolSearchConfig, catalog: Catalog) -> str:
     The first line stands alone in 250 characters; the whole has at most 2,000.
     """
     keys = [one_line(key) for key in catalog.servers]
-    lead = (
-        f"Gateway to other MCP servers{{}}. When a task needs a tool you do not see, call {settings.search_name} first."
-    )
-    first = lead.format(_some(keys, _FIRST_LINE - len(lead) - 3))
-    if len(first) > _FIRST_LINE:  # only with very long names of the three tools
-        first = shorten(first, _FIRST_LINE)
+    start = "Gateway to other MCP servers"
+    end = f". When a task needs a tool that you do not see, call {settings.search_name} of this server first."
     lines = [
-        first,
+        f"{start}{_some(keys, _FIRST_LINE - len(start + end))}{end}",
         f"Search with {settings.search_name} of this server (verb + product noun, a few words, one capability per "
         f"query) before you say that something cannot be done; run what it finds with {settings.call_name}; "
         f"{settings.describe_name} shows a tool's whole schema.",
     ]
-    topics = [f"- {one_line(s.key)}: {first_sentence(s.topic, _TOPIC)}" for s in catalog.servers.values() if s.topic]
-    room = _INSTRUCTIONS - sum(len(line) + 1 for line in lines)
-    for number, line in enumerate(topics):
-        more = f"… and {len(topics) - number} more servers"
-        if len(line) + 1 + (len(more) + 1 if number + 1 < len(topics) else 0) > room:
-            if len(more) <= room:
-                lines.append(more)
-            break
-        lines.append(line)
-        room -= len(line) + 1
-    return "\n".join(lines)[:_INSTRUCTIONS]
+    topics = [s for s in catalog.servers.values() if s.topic]
+    parts = [f"\n- {one_line(s.key)}: {first_sentence(s.topic or '', _TOPIC)}" for s in topics]
+    others = [one_line(s.key) for s in catalog.servers.values() if not s.topic]
+    parts += [f", {key}" if number else f"\nAlso: {key}" for number, key in enumerate(others)]
+    return _as_many("\n".join(lines), parts, _INSTRUCTIONS)
+
+
+def _as_many(text: str, parts: list[str], limit: int) -> str:
+    """`text` and as many of `parts` as fit, then how many more there are."""
+    for number, part in enumerate(parts):
+        more = f"\n… and {len(parts) - number} more servers"
+        last = number + 1 == len(parts)
+        if len(text) + len(part) + (0 if last else len(more)) > limit:
+            return text + more
+        text += part
+    return text
 
 
 def _some(keys: Iterable[str], room: int) -> str:
