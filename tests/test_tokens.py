@@ -94,7 +94,7 @@ def test_counts_go_through_json_for_the_snapshot() -> None:
         ("", 0),
         ("hello world", 2),
         ("createPullRequest", 3),
-        ("internationalization", 4),
+        ("internationalization", 3),
         ("github 26", 3),
         ("2747", 2),
         ("a\nb", 3),
