@@ -58,7 +58,7 @@ def first_sentence(text: str, limit: int) -> str:
 
 
 _CHUNK = re.compile(r"[^\W_]+")
-_PART = re.compile(r"[A-Z]{2,}+s(?![a-z])|[A-Z]++(?![a-z])[0-9]*+|[A-Z]?[a-z]++[0-9]*+|[0-9]++")
+_PART = re.compile(r"[A-Z]{2,}+s(?![a-z])|[A-Z]+(?![a-z])[0-9]*+|[A-Z]?[a-z]++[0-9]*+|[0-9]++")
 """Parts of an ASCII chunk: plural acronym (`URLs`), acronym (`HTTP2`), word (`Issue`, `oauth2`), digits."""
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -84,7 +84,7 @@ _SPELLING = {
 _SPELLING_RULES = tuple(
     (re.compile(pattern), to)
     for pattern, to in (
-        (r"(?<![vc])is(e[drs]?|ing|ations?|ers?|ements?)$", r"iz\1"),
+        (r"(?<![vc])(?<!advert)is(e[drs]?|ing|ations?|ers?)$", r"iz\1"),
         (r"ys(e[drs]?|ing|ers?)$", r"yz\1"),
         (r"our(s?|ed|ing|ites?|al)$", r"or\1"),
         (r"([bt])re(s?)$", r"\1er\2"),
@@ -137,8 +137,7 @@ def _split(chunk: str) -> tuple[str, ...]:
     # GitHub, OpenAPI, S3Bucket: people write these as one word too
     if 1 < len(parts) <= 3:
         words.append(chunk.lower())
-    words += [head[1] for part in parts if (head := _HEAD.match(part))]
-    return tuple(words)
+    return (*words, *(head[1] for word in words if (head := _HEAD.match(word))))
 
 
 def _split_unicode(chunk: str) -> tuple[str, ...]:

@@ -224,7 +224,7 @@ class _Answer:
 
 
 def brief(text: str) -> str:
-    """A description in one line of at most 200 characters, without links, cut after a sentence if that leaves enough."""
+    """A description in one line of at most 200 characters, cut after a sentence if that leaves enough."""
     line = _LINK.sub(r"\1", one_line(text[: 20 * _DESCRIPTION]))
     if len(line) <= _DESCRIPTION:
         return line

@@ -305,10 +305,12 @@ def _add(scores: Floats, postings: Postings, terms: Mapping[str, float], factor:
 
 def _best(scores: Floats, limit: int) -> list[int]:
     """The numbers of the `limit` highest positive scores, best first, ties by number."""
-    limit = min(limit, len(scores))
-    if limit <= 0:
+    candidates = np.flatnonzero(scores)
+    if limit <= 0 or not len(candidates):
         return []
-    lowest = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-    candidates = np.flatnonzero((scores >= lowest) & (scores > 0))
+    found = scores[candidates]
+    if limit < len(found):
+        lowest = np.partition(found, len(found) - limit)[len(found) - limit]
+        candidates = candidates[found >= lowest]
     order = np.argsort(-scores[candidates], kind="stable")[:limit]
     return [int(n) for n in candidates[order]]
