@@ -270,7 +270,7 @@ def test_only_a_changed_server_is_done_again() -> None:
 def test_adding_a_server_seldom_moves_another() -> None:
     servers = real_servers()
     calm, total = 0, 0
-    for budget in range(1_500, 20_000, 2_300):
+    for budget in range(1_000, 20_001, 1_000):
         everybody = listing(budget).forms
         for added in servers:
             if len(added.tools) > 60:
@@ -278,7 +278,7 @@ def test_adding_a_server_seldom_moves_another() -> None:
             others = listing(budget, catalog=Catalog(one for one in servers if one is not added)).forms
             total += 1
             calm += all(everybody[key] == form for key, form in others.items())
-    assert calm / total > 0.73  # 0.79; without classes of cost 0.68
+    assert calm / total > 0.65  # 0.76; without classes of cost 0.41
 
 
 @pytest.mark.parametrize("mode", ["auto", "on"])
