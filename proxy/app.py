@@ -146,6 +146,7 @@ class App:
                 await self.fleet.wait_known(self.settings.first_list_wait)
                 await self._counted.wait()
             self._listed_once = True
+            self.fleet.start()
 
     def row(self, client: str | None) -> str:
         """The name of the host row that a client's texts depend on."""

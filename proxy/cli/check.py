@@ -63,7 +63,8 @@ async def _check(config: Settings, options: argparse.Namespace) -> int:
 
 
 async def _tried(connection: Connection) -> None:
-    """Wait until the server is ready, or one attempt has failed."""
+    """Wait until the server is ready, or one attempt has failed; a lazy one is started too."""
+    connection.wake()
     with anyio.move_on_after(connection.config.connect_timeout + 1):
         await connection.wait_tried()
 

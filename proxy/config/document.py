@@ -16,7 +16,10 @@ from proxy.errors import ConfigError
 
 Value: TypeAlias = "dict[str, Node] | list[Node] | str | bool | int | float | None"
 
-_MERGE = "tag:yaml.org,2002:merge"
+_YAML = "tag:yaml.org,2002:"
+_MERGE = f"{_YAML}merge"
+_TAGS = {_YAML + kind for kind in ("str", "int", "float", "bool", "null", "timestamp", "value", "map", "seq", "merge")}
+"""Anything else, such as `!secret` or `!!python/object`, would mean something that we do not do."""
 _JSON_NOISE = re.compile(
     r'"(?:[^"\\\n]|\\.)*"'  # a string, kept
     r"|//[^\n]*|/\*.*?\*/"  # comments, as VS Code and Zed allow them
@@ -152,6 +155,10 @@ class _FromYaml:
             raise ConfigError(f"{self.path}:{line}: {path}: an alias contains itself")
         if isinstance(known, Node):
             return known
+        if node.tag not in _TAGS:
+            raise ConfigError(
+                f"{self.path}:{line}: {path}: the tag {_short_tag(node.tag)!r} is not supported; remove it"
+            )
         self.done[id(node)] = None
         self.done[id(node)] = made = self._make(node, path, line)
         return made
@@ -203,6 +210,10 @@ class _FromYaml:
         except (ValueError, KeyError):
             return text
         return text
+
+
+def _short_tag(tag: str) -> str:
+    return tag.replace(_YAML, "!!", 1) if tag.startswith(_YAML) else tag
 
 
 def _join(path: str, key: str) -> str:

@@ -100,7 +100,7 @@ class Reader:
             return {}
         return {key: (self.text(child) or "") for key, child in node.items.items()}
 
-    def boolean(self, node: Node | None, default: bool) -> bool:
+    def boolean(self, node: Node | None, default: bool, expected: str = "expected true or false") -> bool:
         """A truth value, in any of YAML's spellings."""
         if not present(node):
             return default
@@ -109,7 +109,7 @@ class Reader:
         word = "" if node.is_map or node.is_list else self.scalar(node).strip().lower()
         if word in _TRUE or word in _FALSE:
             return word in _TRUE
-        self.complain(node, "expected true or false")
+        self.complain(node, expected)
         return default
 
     def number(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from proxy.config.document import Node, present
 from proxy.config.fields import Reader, unknown_key
@@ -19,7 +19,8 @@ RESERVED_KEY = "narrow_waist"
 
 KEYS = (
     "command", "args", "env", "cwd", "url", "headers", "transport", "description", "tools", "deny", "pinned", "lazy",
-    "enabled", "timeout", "connect_timeout", "max_concurrency", "mode", "validate", "inherit_env", "retry",
+    "enabled", "timeout", "connect_timeout", "max_concurrency", "mode", "validate", "inherit_env", "retry", "start",
+    "idle_timeout",
 )  # fmt: skip
 _TOOLS_KEYS = ("include", "exclude")
 
@@ -36,6 +37,7 @@ _TRANSPORTS: Mapping[str, str] = {
 }  # fmt: skip
 _LENIENT_TRANSPORTS: Mapping[str, str] = {**_TRANSPORTS, "local": "stdio", "remote": "http"}
 _MODES: Mapping[str, str] = {"auto": "auto", "legacy": "legacy", "modern": "modern"}
+_STARTS: Mapping[str, str] = {"eager": "eager", "lazy": "lazy"}
 _VALIDATE: Mapping[str, str] = {
     "strict": "strict",
     "warn": "warn",
@@ -97,7 +99,7 @@ def server(
         and not url.lower().startswith(("http://", "https://"))
     ):
         read.complain(block.keys["url"], "expected an address that starts with http:// or https://")
-    foreign = ("args", "env", "cwd") if transport != "stdio" else ("headers",)
+    foreign = ("command", "args", "env", "cwd") if transport != "stdio" else ("url", "headers")
     warnings += [
         f"{read.where(block.keys[name])}: has no effect on a server with the transport {transport}"
         for name in foreign
@@ -132,6 +134,8 @@ def server(
         validate=cast(Validate | None, read.choice(block.get("validate"), _VALIDATE, None)),
         inherit_env=_inherit_env(block, read),
         retry=read.boolean(block.get("retry"), False),
+        start=cast(Literal["eager", "lazy"], read.choice(block.get("start"), _STARTS, "eager")),
+        idle_timeout=read.number(block.get("idle_timeout"), 300.0, 0),
         launch_hash=_launch_hash(block, transport, file),
         secrets=secret_parts({*env.values(), *headers.values(), *read.secrets}),
         problem="; ".join(dict.fromkeys(problems)) or None,
@@ -263,7 +267,9 @@ def _seconds(block: _Block, key: str, default: float, read: Reader, *, lenient: 
 
 def _inherit_env(block: _Block, read: Reader) -> bool | tuple[str, ...]:
     node = block.get("inherit_env")
-    return (read.texts(node) or ()) if node is not None and node.is_list else read.boolean(node, False)
+    if node is not None and node.is_list:
+        return read.texts(node) or ()
+    return read.boolean(node, False, "expected true, false or a list of variables")
 
 
 def _launch_hash(block: _Block, transport: Transport, file: Path) -> str:

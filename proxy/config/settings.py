@@ -38,6 +38,10 @@ class ServerConfig:
     """None: strict behind the bridge, off for eager tools."""
     inherit_env: bool | tuple[str, ...] = False
     retry: bool = False
+    start: Literal["eager", "lazy"] = "eager"
+    """lazy: connected only when a tool of it is called (and once, while its list is unknown)."""
+    idle_timeout: float = 300.0
+    """Seconds without a call after which a lazily started server is stopped again; 0: never."""
     launch_hash: str = ""
     """Hash of the unexpanded launch config (command, args, env, cwd, url, headers, transport, mode)."""
     secrets: tuple[str, ...] = field(default=(), repr=False)

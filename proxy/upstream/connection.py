@@ -2,16 +2,15 @@
 
     starting -> ready -> (closed, lost) -> failed -> (back-off, or a call that wakes it) -> starting ...
 
-Calls come from any task: they wait for a ready session within `connect_timeout`, and what may have run is never
-sent twice. The last good list survives every disconnect.
+The last good list survives every disconnect. `calls.py` sends on the session that `ready` gives.
 """
 
 import logging
 import math
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -25,7 +24,7 @@ from proxy.text import one_line, shorten
 from proxy.upstream.discovery import Session, list_tools, listen, negotiate
 from proxy.upstream.failure import ConnectError, describe
 from proxy.upstream.http import open_http, open_sse
-from proxy.upstream.peer import METHOD_NOT_FOUND, OnProgress, Peer
+from proxy.upstream.peer import METHOD_NOT_FOUND, Peer
 from proxy.upstream.reaper import Reaper
 from proxy.upstream.snapshot import Entry, Snapshot
 from proxy.upstream.stdio import StderrTail, open_stdio
@@ -37,6 +36,8 @@ State = Literal["known", "starting", "ready", "failed", "stopped"]
 BACKOFF_BASE, BACKOFF_CAP, PERMANENT_DELAY = 0.5, 60.0, 300.0
 PROVEN = 30.0
 """Seconds a connection must have lasted to count as good, so that a crash loop keeps backing off."""
+START_DELAY = 2.0
+"""Seconds in which the first client is answered before servers known from disk take the processor to start."""
 MIN_RETRY = 1.0
 """Seconds between attempts that calls may ask for."""
 COALESCE = 0.25
@@ -44,9 +45,6 @@ COALESCE = 0.25
 RELIST_EVERY = 600.0
 """Seconds between re-lists over HTTP, whose push channel can end silently; +-20 %."""
 PING_TIMEOUT = 5.0
-HEADER_MISMATCH = -32020
-PROTOCOL_META = "io.modelcontextprotocol/"
-"""Prefix of the `_meta` keys that describe one hop and never travel on."""
 LOST_GRACE = 10.0
 """Seconds that calls in flight keep a connection whose session is lost."""
 
@@ -84,12 +82,14 @@ class Connection:
         self._lost = anyio.Event()
         self._suspect = False
         self._verifying = anyio.Lock()
-        limit = self.config.max_concurrency
-        self._slots: Any = anyio.Semaphore(limit) if limit > 0 else nullcontext()
-        if (entry := self.snapshot.load(self.config)) is not None:
-            self.tools, self.info, self.state = entry.tools, entry.info, "known"
-            if self._era == "auto" and entry.modern is not None:
-                self._era = "modern" if entry.modern else "legacy"
+        self._closing = self._idle = False
+        self._active = 0
+        self._last_used = -math.inf
+        self._kept = self.snapshot.load(self.config)
+        if self._kept is not None:
+            self.tools, self.info, self.state = self._kept.tools, self._kept.info, "known"
+            if self._era == "auto" and self._kept.modern is not None:
+                self._era = "modern" if self._kept.modern else "legacy"
 
     @property
     def settled(self) -> bool:
@@ -115,6 +115,7 @@ class Connection:
                 self._attempts += 1
                 self._set("failed", self.config.problem)
                 await anyio.sleep_forever()
+            await self._until_wanted()
             failures = 0
             while True:
                 self._set("starting", self.reason)
@@ -129,6 +130,11 @@ class Connection:
                 self._session = None
                 if self._lost.is_set() and was_ready:
                     continue
+                if self._idle:
+                    self._idle, self._wake = False, anyio.Event()
+                    self._set("stopped", "")
+                    await self._wake.wait()
+                    continue
                 if not was_ready and era != "legacy" and self._era != era:
                     continue  # the next attempt differs: no reason to wait
                 if self._attempts == attempts:
@@ -136,8 +142,14 @@ class Connection:
                 failures = 1 if anyio.current_time() - started > PROVEN else failures + 1
                 await self._pause(error, failures)
         finally:
-            self._session = None
+            self._session, self._closing = None, True
             self._set("stopped", "the proxy is stopping")
+
+    async def _until_wanted(self) -> None:
+        """A server known from disk need not start before the client has been answered, a lazy one before a call."""
+        if self.tools is not None:
+            with anyio.move_on_after(math.inf if self.config.start == "lazy" else START_DELAY):
+                await self._wake.wait()
 
     async def _pause(self, error: Exception | None, failures: int) -> None:
         reason = self._mask(shorten(one_line(describe(error) if error else self.reason), 500))
@@ -165,7 +177,7 @@ class Connection:
             async with self._open(peer):
                 try:
                     session = await self._negotiate(peer)
-                    await self._list(session)
+                    await self.relist(session)
                     budget.deadline = math.inf
                     self.connect_seconds = anyio.current_time() - began
                     self._session, self._suspect = session, False
@@ -186,7 +198,7 @@ class Connection:
                     # Told before the process has been tidied away, which takes seconds with a stubborn one: no new
                     # call takes this session, and nobody waits for it.
                     self._attempts += 1
-                    self._set("starting" if self._lost.is_set() else "failed", reason)
+                    self._set("starting" if self._lost.is_set() or self._idle else "failed", reason)
                     peer.close("the connection could not be set up")
         if budget.cancelled_caught:
             if self.config.mode == "auto":  # it may be the probe that stalls the server
@@ -205,8 +217,19 @@ class Connection:
                 peer.close("the server has forgotten our session")
 
             tasks.start_soon(lost)
+            if self.config.start == "lazy" and self.config.idle_timeout > 0:
+                tasks.start_soon(self._stop_when_idle, peer)
             await peer.closed.wait()
             tasks.cancel_scope.cancel()
+
+    async def _stop_when_idle(self, peer: Peer) -> None:
+        self._last_used = max(self._last_used, anyio.current_time())
+        left = self.config.idle_timeout
+        while left > 0 or self._active:
+            await anyio.sleep(max(left, 0.05))
+            left = self._last_used + self.config.idle_timeout - anyio.current_time()
+        self._idle = True
+        peer.close(f"stopped: no call for {self.config.idle_timeout:g} s")
 
     async def _negotiate(self, peer: Peer) -> Session:
         try:
@@ -265,18 +288,20 @@ class Connection:
 
     # The list.
 
-    async def _list(self, session: Session) -> None:
+    async def relist(self, session: Session) -> None:
+        """Read the list again; raises what a request raises."""
         tools, warnings = await list_tools(session)
         for warning in warnings:
             if warning not in self.warnings:
                 log.warning("server %r: %s", self.config.key, warning)
         self.warnings = warnings
-        if tools == self.tools and session.info == self.info:
-            return
-        self.tools, self.info = tools, session.info
-        self.on_change(self)
+        if tools != self.tools or session.info != self.info:
+            self.tools, self.info = tools, session.info
+            self.on_change(self)
         entry = Entry(tools, session.info, session.modern)
-        await anyio.to_thread.run_sync(self.snapshot.save, self.config, entry, abandon_on_cancel=True)
+        if entry != self._kept:
+            self._kept = entry
+            await anyio.to_thread.run_sync(self.snapshot.save, self.config, entry, abandon_on_cancel=True)
 
     async def _relist_loop(self, session: Session) -> None:
         while True:
@@ -287,7 +312,7 @@ class Connection:
             self._relist = anyio.Event()
             try:
                 with anyio.fail_after(self.config.connect_timeout):
-                    await self._list(session)
+                    await self.relist(session)
             except (RpcError, UpstreamFailure, TimeoutError) as error:
                 log.warning("server %r: could not read its tools again: %s", self.config.key, describe(error))
 
@@ -310,49 +335,7 @@ class Connection:
             text = params.get("data")
             log.info("server %r says: %s", self.config.key, self._mask(shorten(one_line(str(text)), 300)))
 
-    # Calls: any task, concurrently.
-
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None,
-        *,
-        meta: Mapping[str, Any] | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> dict[str, Any]:
-        """Call the tool `name` (raw) and return the result dict as it came.
-
-        `meta` is the caller's `_meta`; what belongs to the caller's own connection is left out.
-        A request that provably did not run (session forgotten, never sent) is sent once more; nothing else ever is.
-
-        Raises:
-            RpcError: the upstream answered with a JSON-RPC error.
-            UpstreamFailure: it did not answer.
-        """
-        params: dict[str, Any] = {"name": name}
-        if arguments is not None:
-            params["arguments"] = arguments
-        forwarded = {k: v for k, v in (meta or {}).items() if k != "progressToken" and not k.startswith(PROTOCOL_META)}
-        if forwarded:
-            params["_meta"] = forwarded
-        async with self._slots:
-            try:
-                return await self._send(params, on_progress)
-            except UpstreamFailure as failure:
-                if failure.may_have_run:
-                    raise UpstreamFailure(self.config.key, self._mask(failure.reason), may_have_run=True) from None
-            except RpcError as error:
-                session = self._session
-                if error.code != HEADER_MISMATCH or session is None:
-                    raise
-                await self._list(session)  # rejected before it ran: the schema has changed
-            return await self._send(params, on_progress)
-
-    async def _send(self, params: dict[str, Any], on_progress: OnProgress | None) -> dict[str, Any]:
-        session = await self.ready()
-        if self._suspect and not session.modern:
-            session = await self._verified(session)
-        return await session.request("tools/call", params, timeout=self.config.timeout, on_progress=on_progress)
+    # What calls need: any task, concurrently.
 
     async def ready(self) -> Session:
         """A session to send on, waking a sleeping reconnect; waits at most `connect_timeout`.
@@ -363,12 +346,11 @@ class Connection:
         attempts = self._attempts
         with anyio.move_on_after(self.config.connect_timeout):
             while not self._usable():
-                if self.state == "failed" and self._session is None:
-                    if self.config.problem or self._attempts > attempts:
-                        break
-                    self._wake.set()
-                elif self.state == "stopped" and self._attempts:
+                if self.state == "failed" and (self.config.problem or self._attempts > attempts):
                     break
+                if self._closing:
+                    break
+                self._wake.set()
                 await self._changed.wait()
         if not self._usable():
             reason = self.reason or "not connected yet"
@@ -376,11 +358,30 @@ class Connection:
         assert self._session is not None
         return self._session
 
+    def wake(self) -> None:
+        """Connect now rather than later."""
+        self._wake.set()
+
+    @contextmanager
+    def in_use(self) -> Generator[None]:
+        """Hold off the idle time-out during a call."""
+        self._active += 1
+        try:
+            yield
+        finally:
+            self._active -= 1
+            self._last_used = anyio.current_time()
+
     def _usable(self) -> bool:
         return self._session is not None and not self._session.peer.closed.is_set() and not self._lost.is_set()
 
-    async def _verified(self, session: Session) -> Session:
-        """After an answer that may mean a lost session: ask once, together, before the next call is risked."""
+    async def verified(self, session: Session) -> Session:
+        """The session, or a new one where an earlier answer may have meant that it is lost.
+
+        Asked once, by all callers together, before the next call is risked; raises what `ready` raises.
+        """
+        if not self._suspect or session.modern:
+            return session
         async with self._verifying:
             if self._suspect and self._session is session:
                 self._suspect = False

@@ -10,6 +10,7 @@ from proxy.catalog import Catalog, Server, make_server
 from proxy.config import Settings
 from proxy.errors import UpstreamFailure
 from proxy.tool import Tool
+from proxy.upstream.calls import Calls
 from proxy.upstream.connection import Connection
 from proxy.upstream.peer import OnProgress
 from proxy.upstream.reaper import Reaper
@@ -30,6 +31,7 @@ class Fleet:
             for config in settings.servers
             if config.enabled
         }
+        self._calls = {key: Calls(connection) for key, connection in self.connections.items()}
         for connection in self.connections.values():
             self._take(connection)
         self.catalog = Catalog(self._parts.values())
@@ -62,6 +64,12 @@ class Fleet:
         finally:
             self._reaper.close()
 
+    def start(self) -> None:
+        """The first client has been answered: servers known from disk need not wait any longer."""
+        for connection in self.connections.values():
+            if connection.config.start != "lazy":
+                connection.wake()
+
     async def wait_known(self, timeout: float) -> None:
         """Wait, at most `timeout` seconds, until each server's list is known or one attempt has failed."""
         with anyio.move_on_after(timeout):
@@ -76,11 +84,11 @@ class Fleet:
         meta: Mapping[str, Any] | None = None,
         on_progress: OnProgress | None = None,
     ) -> dict[str, Any]:
-        """Call one tool of the catalog; raises what `Connection.call_tool` raises."""
-        connection = self.connections.get(tool.server)
-        if connection is None:
-            raise UpstreamFailure(tool.server, "not configured any more", may_have_run=False)
-        return await connection.call_tool(tool.name, arguments, meta=meta, on_progress=on_progress)
+        """Call one tool of the catalog; raises what `Calls.tool` raises."""
+        calls = self._calls.get(tool.server)
+        if calls is None:
+            raise UpstreamFailure(tool.server, "not configured", may_have_run=False)
+        return await calls.tool(tool.name, arguments, meta=meta, on_progress=on_progress)
 
     def unavailable(self, keys: Iterable[str] | None = None) -> dict[str, str]:
         """Server key -> why it is not usable now, for those that have failed."""
