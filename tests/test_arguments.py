@@ -115,6 +115,7 @@ DEEP = {"count": 1, "opts": {"x": [1, {"y": "z"}]}}
         ({"calls": [{"name": "run", "command": "ls"}]}, {"command": "ls"}),
         ({"name": "tool_call", "arguments": {"name": "echo", "arguments": A}}, A),
         ({"name": "tool_call", "arguments": '{"name":"run","command":"ls"}'}, {"command": "ls"}),
+        ({"name": "mcp__px__tool_call", "arguments": {"name": "echo", "arguments": A}}, A),
         ({"name": "tool_call", "arguments": {"calls": [{"name": "echo", "arguments": A}]}}, A),
         # a tool whose own parameters are called like ours
         ({"name": "shadow", "arguments": {"name": "n"}}, {"name": "n"}),

@@ -267,6 +267,7 @@ def test_arguments_nested_without_end_are_passed_on():
         (properties(a={"$ref": "#/$defs/x"}, b={"$ref": "#/$defs/x"}) | {"$defs": {"x": {"type": "string"}}}, DEEPEST),
         (EITHER, 6),
         (properties(a={"$ref": "#anchor"}), -1),
+        (properties(a={"$id": "urn:x", "$ref": "#/$defs/a", "$defs": {"a": {}}}), -1),
         ({"type": "object", "propertyNames": doubling(10), **doubling(10)}, -1),
         (properties(a={"$ref": "#/$defs/a~1b%25"}) | {"$defs": {"a/b%": {}}}, DEEPEST),
         (properties(a={"$ref": "#/$defs/x"}) | {"$defs": {"x": True}}, DEEPEST),

@@ -48,6 +48,9 @@ def deepest_checkable(schema: Schema) -> int:
     """
     if not any(key in node for node in _subtrees(schema) for key in _REFERENCES):
         return DEEPEST
+    own_id = "id" if "draft-04" in str(schema.get("$schema")) else "$id"
+    if any(isinstance(node.get(own_id), str) for node in _subtrees(schema) if node is not schema):
+        return -1  # references inside it mean something else than they seem to
     try:
         return _Graph(schema).deepest()
     except _TooCostly:

@@ -81,7 +81,7 @@ class _Unwrapper:
         strays = {k: v for k, v in body.items() if k not in (name_key, "arguments")}
         if all(v is None for v in strays.values()):
             strays = {}
-        if name == self.names.call_name:
+        if name == self.names.call_name or self.is_call_as_hosts_write_it(name, given):
             return self.nested(given, strays, depth)
         name, strays, dropped = _without_server(name, strays, given)
         readings = self.readings(name, given, strays)
@@ -96,6 +96,12 @@ class _Unwrapper:
             return "name"
         others = [k for k in NAME_KEYS[1:] if isinstance(body.get(k), str) and body[k].strip()]
         return others[0] if len(others) == 1 else None
+
+    def is_call_as_hosts_write_it(self, name: str, given: Arguments) -> bool:
+        """Whether the name is the one a host shows for `tool_call`, as in `mcp__proxy__tool_call`, with a request."""
+        return (
+            name.startswith("mcp_") and name.endswith(f"_{self.names.call_name}") and self.name_key(given) is not None
+        )
 
     def nameless(self, body: Arguments, depth: int) -> Request:
         """The request where no name is at its place: one entry of `calls`, or the whole request inside `arguments`."""

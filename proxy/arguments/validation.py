@@ -58,8 +58,8 @@ class Validator:
             if depth(arguments) > self._deepest:
                 return True
             return self._compiled.is_valid(arguments) or not any(True for _ in self._errors(arguments))
-        except Exception:  # lone surrogates in a key and the like: nothing a schema could speak about
-            return True
+        except BaseException as error:  # a lone surrogate in a key, say: nothing a schema could speak about
+            return _no_verdict(error)
 
     def problems(self, arguments: Mapping[str, Any]) -> tuple[Problem, ...]:
         """What is wrong; empty where nothing is."""
@@ -119,13 +119,20 @@ def compile_schema(schema: Mapping[str, Any]) -> Validator | None:
             mask="the value",
             pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS),
         )
-    except Exception:
-        return None
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # Rust's way to fail; not an Exception
-            raise
+        _no_verdict(error)
         return None
     return Validator(compiled, schema, deepest)
+
+
+def _no_verdict(error: BaseException) -> bool:
+    """True for a failure of the engine; raises what is none.
+
+    A panic in Rust is a BaseException whose class cannot be imported; it must not take the proxy down with it.
+    """
+    if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+        return True
+    raise error
 
 
 def _speaks_of_objects(schema: Mapping[str, Any]) -> bool:
