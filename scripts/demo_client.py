@@ -8,6 +8,7 @@ Costs are o200k tokens of the JSON that would stand in a model's context.
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,34 +20,27 @@ from proxy.demo import demo_settings
 from proxy.tokens import child_argv, decode_answer, encode_request
 
 LOG = Path(__file__).parent.parent / ".cache" / "demo.log"
-WIDTH = 96
+WIDTH = 90
+EXCERPT = 5
+"""Lines of an answer that are shown."""
 
 
-def tokens(*texts: str) -> list[int]:
-    """Exact o200k tokens of each text."""
-    done = subprocess.run(child_argv(), input=encode_request(texts), capture_output=True, check=True)
-    return decode_answer(done.stdout, texts)
+@dataclass
+class Row:
+    """One line of the report, and what it puts into the model's context."""
+
+    label: str
+    texts: list[str]
+    shown: str = ""
 
 
 def dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def shown_to_the_model(tool: Any) -> str:
+def definition(tool: Any) -> str:
     """What a host puts into the context for one tool."""
     return dump({"name": tool.name, "description": tool.description, "parameters": tool.input_schema})
-
-
-def show(text: str, cost: int, indent: str = "") -> None:
-    print(f"{indent}{text:<{WIDTH - len(indent)}}{cost:>10,}")
-
-
-def excerpt(text: str, lines: int = 6) -> None:
-    shown = text.splitlines()[:lines]
-    for line in shown:
-        print(f"    {line[: WIDTH - 8]}{' …' if len(line) > WIDTH - 8 else ''}")
-    if len(text.splitlines()) > lines:
-        print("    …")
 
 
 async def all_tools(client: Client) -> list[Any]:
@@ -58,54 +52,82 @@ async def all_tools(client: Client) -> list[Any]:
     return tools
 
 
-async def eagerly(log: Any) -> list[str]:
+async def one_by_one(log: Any) -> Row:
     """What a client is sent that registers each of the demo's servers by itself."""
+    servers = demo_settings().servers
     texts: list[str] = []
-    for server in demo_settings().servers:
+    for server in servers:
         parameters = StdioServerParameters(command=server.command or "", args=list(server.args))
         async with Client(stdio_client(parameters, errlog=log)) as client:
-            texts += [shown_to_the_model(tool) for tool in await all_tools(client)]
-    return texts
+            texts += [definition(tool) for tool in await all_tools(client)]
+    return Row(f"Registered one by one: all {len(texts):,} tools of {len(servers)} servers", texts)
 
 
-async def step(client: Client, tool: str, arguments: dict[str, Any]) -> tuple[str, int]:
-    """One call as a model makes it; prints and answers (its text, its cost both ways)."""
+async def use(client: Client, tool: str, arguments: dict[str, Any]) -> Row:
+    """One call, as a model makes it."""
     result = await client.call_tool(tool, arguments)
     text = "\n".join(getattr(block, "text", f"[{block.type}]") for block in result.content)
-    cost = sum(tokens(dump(arguments), text))
-    show(f"{tool} {dump(arguments)}", cost)
-    excerpt(text)
-    return text, cost
+    return Row(f"{tool} {dump(arguments)}", [dump(arguments), text], text)
+
+
+async def behind_the_proxy(command: list[str], log: Any) -> tuple[list[Row], list[Row]]:
+    """The tools a client sees, and the calls of a model that looks for a tool, reads its schema and calls it."""
+    parameters = StdioServerParameters(command=command[0], args=command[1:])
+    async with Client(stdio_client(parameters, errlog=log)) as client:
+        tools = [Row(f"    {tool.name}", [definition(tool)]) for tool in await all_tools(client)]
+        found = await use(client, "tool_search", {"query": "create a dns record", "limit": 3})
+        name = json.loads(found.shown)["matches"][0]["name"]
+        described = await use(client, "tool_describe", {"name": name})
+        record = {"zone_id": "023e105f", "type": "A", "name": "www", "content": "192.0.2.1", "ttl": 300}
+        called = await use(client, "tool_call", {"name": name, "arguments": record})
+        listed = await use(client, "tool_call", {"name": "notes__list_notes", "arguments": {"tag": "work"}})
+    return tools, [found, described, called, listed]
+
+
+def costs(rows: list[Row]) -> list[int]:
+    """Exact tokens of each row. All are counted in one child process, which loads the vocabulary once."""
+    texts = [text for row in rows for text in row.texts]
+    done = subprocess.run(child_argv(), input=encode_request(texts), capture_output=True, check=True)
+    counts = iter(decode_answer(done.stdout, texts))
+    return [sum(next(counts) for _ in row.texts) for row in rows]
+
+
+def clip(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def show(label: str, cost: int) -> None:
+    print(f"{clip(label, WIDTH):<{WIDTH}}{cost:>10,}")
+
+
+def excerpt(text: str) -> None:
+    lines = text.splitlines()
+    for line in lines[:EXCERPT] + ["…"] * (len(lines) > EXCERPT):
+        print(f"    {clip(line, WIDTH - 4)}")
 
 
 async def main() -> None:
     command = sys.argv[1:] or ["narrow-waist", "--demo"]
     LOG.parent.mkdir(exist_ok=True)
+    print("Starting the demo's servers, once by themselves and once behind the proxy …", flush=True)
     with LOG.open("w", encoding="utf-8") as log:
-        every = await eagerly(log)
-        eager = sum(tokens(*every))
-        print(f"{'':<{WIDTH}}{'tokens':>10}")
-        show(f"Registered one by one: all {len(every):,} tools of {len(demo_settings().servers)} servers", eager)
-        parameters = StdioServerParameters(command=command[0], args=command[1:])
-        async with Client(stdio_client(parameters, errlog=log)) as client:
-            tools = await all_tools(client)
-            costs = tokens(*map(shown_to_the_model, tools))
-            show(f"Behind {' '.join(command)}: {len(tools)} tools", sum(costs))
-            for tool, cost in zip(tools, costs, strict=True):
-                show(tool.name, cost, "    ")
-            print("\nA model that looks for a tool, reads its schema and calls it:\n")
-            found, search_cost = await step(client, "tool_search", {"query": "create a dns record", "limit": 3})
-            name = json.loads(found)["matches"][0]["name"]
-            _, describe_cost = await step(client, "tool_describe", {"name": name})
-            record = {"zone_id": "023e105f", "type": "A", "name": "www.example.com", "content": "192.0.2.1", "ttl": 300}
-            _, call_cost = await step(client, "tool_call", {"name": name, "arguments": record})
-            _, notes_cost = await step(client, "tool_call", {"name": "notes__list_notes", "arguments": {"tag": "work"}})
-        total = sum(costs) + search_cost + describe_cost + call_cost + notes_cost
-        print()
-        show("Everything above, once", total)
-        print(
-            f"That is {100 * total / eager:.1f} % of the schemas alone, sent once. Logs: {LOG.relative_to(Path.cwd())}"
-        )
+        eager = await one_by_one(log)
+        tools, calls = await behind_the_proxy(command, log)
+    eager_cost, *others = costs([eager, *tools, *calls])
+    tool_costs, call_costs = others[: len(tools)], others[len(tools) :]
+
+    print(f"\n{'':<{WIDTH}}{'tokens':>10}")
+    show(eager.label, eager_cost)
+    show(f"Behind {' '.join([Path(command[0]).name, *command[1:]])}: {len(tools)} tools", sum(tool_costs))
+    for row, cost in zip(tools, tool_costs, strict=True):
+        show(row.label, cost)
+    print("\nA model that looks for a tool, reads its schema and calls it:\n")
+    for row, cost in zip(calls, call_costs, strict=True):
+        show(row.label, cost)
+        excerpt(row.shown)
+    print()
+    show("Tools and calls together", sum(others))
+    print(f"That is {100 * sum(others) / eager_cost:.1f} % of what the schemas alone cost. Logs: .cache/{LOG.name}")
 
 
 if __name__ == "__main__":
