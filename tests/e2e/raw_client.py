@@ -1,0 +1,192 @@
+"""Clients that speak bare JSON-RPC, so that a test sees exactly what is on the wire.
+
+`era`: a handshake revision ("2024-11-05"), or MODERN, which sends the envelope of 2026-07-28 with every request.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import httpx2
+from harness import PATIENCE, Lines, Place
+
+OLD, MODERN = "2024-11-05", "2026-07-28"
+ERAS = (OLD, MODERN)
+CLIENT = {"name": "raw-client", "version": "1"}
+Message = dict[str, Any]
+
+
+def enveloped(era: str, params: Mapping[str, Any]) -> Message:
+    if era != MODERN:
+        return dict(params)
+    prefix = "io.modelcontextprotocol/"
+    envelope = {f"{prefix}protocolVersion": era, f"{prefix}clientCapabilities": {}, f"{prefix}clientInfo": CLIENT}
+    return {**params, "_meta": {**params.get("_meta", {}), **envelope}}
+
+
+class RawClient:
+    """What both transports share."""
+
+    def __init__(self, era: str) -> None:
+        self.era = era
+        self.ids = count(1)
+        self.seen: list[Message] = []
+        """Every message that was received, in its order."""
+
+    def request(self, method: str, params: Mapping[str, Any] | None = None) -> Message:
+        """Send a request and return its whole answer."""
+        raise NotImplementedError
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        raise NotImplementedError
+
+    def handshake(self) -> Message:
+        if self.era == MODERN:
+            return self.request("server/discover")["result"]
+        params = {"protocolVersion": self.era, "capabilities": {}, "clientInfo": CLIENT}
+        result: Message = self.request("initialize", params)["result"]
+        assert result["protocolVersion"] == self.era
+        self.notify("notifications/initialized")
+        return result
+
+    def tools(self) -> list[Message]:
+        return self.request("tools/list")["result"]["tools"]
+
+    def call(self, name: str, arguments: Any = None, **params: Any) -> Message:
+        """The whole answer to a direct `tools/call`."""
+        return self.request("tools/call", {"name": name, "arguments": arguments or {}, **params})
+
+    def through(self, name: str, arguments: Any = None, **params: Any) -> Message:
+        """The whole answer to a call through `tool_call`."""
+        return self.call("tool_call", {"name": name, "arguments": arguments or {}}, **params)
+
+
+class StdioClient(RawClient):
+    """Starts a server process and speaks to it over its pipes."""
+
+    def __init__(self, place: Place, words: Sequence[str], era: str = OLD, **environ: str) -> None:
+        super().__init__(era)
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            cwd=place.folder, env=place.environ(**environ),
+        )  # fmt: skip
+        assert self.process.stdout is not None and self.process.stderr is not None
+        self.stdout, self.stderr = Lines(self.process.stdout), Lines(self.process.stderr)
+        self.lines = count()
+
+    def send(self, message: Message) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message, ensure_ascii=False).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> Message:
+        """The next message, whatever it is."""
+        line = self.stdout.take(next(self.lines))
+        assert line is not None, f"the proxy closed its output; stderr:\n{self.stderr.text}"
+        self.seen.append(json.loads(line))
+        return self.seen[-1]
+
+    def start(self, method: str, params: Mapping[str, Any] | None = None) -> int:
+        """Send a request without waiting; its id."""
+        ident = next(self.ids)
+        self.send({"jsonrpc": "2.0", "id": ident, "method": method, "params": enveloped(self.era, params or {})})
+        return ident
+
+    def answer(self, ident: int) -> Message:
+        while (message := self.receive()).get("id") != ident or "method" in message:
+            pass
+        return message
+
+    def request(self, method: str, params: Mapping[str, Any] | None = None) -> Message:
+        return self.answer(self.start(method, params))
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})
+
+    def close(self) -> int:
+        """End the server's input and return its exit code."""
+        assert self.process.stdin is not None
+        if not self.process.stdin.closed:
+            self.process.stdin.close()
+        code = self.process.wait(PATIENCE)
+        self.stdout.close()
+        self.stderr.close()
+        return code
+
+    def __enter__(self) -> "StdioClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextmanager
+def stdio(place: Place, words: Sequence[str], era: str = OLD, **environ: str) -> Iterator[StdioClient]:
+    """A client of a server process that has shaken hands."""
+    with StdioClient(place, words, era, **environ) as client:
+        client.handshake()
+        yield client
+
+
+class HttpClient(RawClient):
+    """Streamable HTTP with nothing but an HTTP library."""
+
+    def __init__(self, url: str, era: str = OLD, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(era)
+        self.url = url
+        self.session: dict[str, str] = dict(headers or {})
+        self.http = httpx2.Client(timeout=httpx2.Timeout(PATIENCE))
+
+    @contextmanager
+    def stream(
+        self, method: str, params: Mapping[str, Any] | None = None, ident: int | None = None
+    ) -> Iterator[httpx2.Response]:
+        """POST one message and hand out the response before it is read."""
+        message: Message = {"jsonrpc": "2.0", "method": method, "params": enveloped(self.era, params or {})}
+        if ident is not None:
+            message["id"] = ident
+        headers = {"accept": "application/json, text/event-stream", "content-type": "application/json", **self.session}
+        if self.era == MODERN:
+            headers |= {"mcp-protocol-version": self.era, "mcp-method": method}
+            if "name" in message["params"]:
+                headers["mcp-name"] = message["params"]["name"]
+        body = json.dumps(message, ensure_ascii=False).encode()
+        with self.http.stream("POST", self.url, content=body, headers=headers) as response:
+            yield response
+
+    def messages(self, response: httpx2.Response) -> Iterator[Message]:
+        """The messages of a response, as they come."""
+        if response.headers["content-type"].startswith("text/event-stream"):
+            data = (line.removeprefix("data:") for line in response.iter_lines() if line.startswith("data:"))
+            texts = (text for text in data if text.strip())
+        else:
+            texts = iter([response.read().decode()])
+        for text in texts:
+            self.seen.append(json.loads(text))
+            yield self.seen[-1]
+
+    def request(self, method: str, params: Mapping[str, Any] | None = None) -> Message:
+        ident = next(self.ids)
+        with self.stream(method, params, ident) as response:
+            if session := response.headers.get("mcp-session-id"):
+                self.session["mcp-session-id"] = session
+            for message in self.messages(response):
+                if message.get("id") == ident and "method" not in message:
+                    return message
+        raise AssertionError(f"no answer to {method}: HTTP {response.status_code}")
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        with self.stream(method, params) as response:
+            assert response.status_code == 202, response.read()
+
+
+@contextmanager
+def http(url: str, era: str = OLD, headers: Mapping[str, str] | None = None) -> Iterator[HttpClient]:
+    """A client of an HTTP endpoint that has shaken hands."""
+    client = HttpClient(url, era, headers)
+    with client.http:
+        client.handshake()
+        yield client
