@@ -72,7 +72,8 @@ _WORD_LIMIT = 64
 STOP_WORDS = frozenset(
     "a about an and any are as at be been but by can could did do does for from had has have how i if in into is it its"
     " just let like lets me my need of on or our please shall should so some than that the their them then there these"
-    " they this those to us use used using via want was we were what when where which who will with would you your".split()
+    " they this those to us use used using via want was we were what when where which who will with would you"
+    " your".split()
 )
 """Words that say nothing about a tool. "all", "not", "off", "up" and the verbs of names (get, list) do."""
 

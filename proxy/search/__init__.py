@@ -3,12 +3,12 @@ the query covers. Pure; `Index` is built from a view, used by `bridge`, and swap
 
 Why not `rank-bm25` alone: on the labelled queries of `scripts/retrieval` (R@1/R@5/R@10, `eval_search.py --baseline`)
 
-    rank-bm25, same tokenizer, name x3    .685/.867/.919 (656 MCP tools)    .685/.891/.943 (4,247 API operations)
-    this package                          .778/.925/.938                    .820/.953/.975
+    rank-bm25, same tokenizer, name x3  .685/.867/.919 (656 MCP tools)  .685/.891/.943 (4,247 API operations)
+    this package                        .778/.925/.938                  .820/.953/.975
 
-because it knows no fields, is linear in the tools (3.7 ms a query for the API; here .4 ms at 9,500 tools), gives zero or
-negative scores in catalogs of one or two tools, and divides by zero in an empty one. An index of 9,500 tools takes 1.9 s
-CPU to build, .4 s when one server of 100 tools changed, and 25 MB.
+because it knows no fields, is linear in the tools (3.7 ms a query for the API; here .4 ms at 9,500 tools), gives zero
+or negative scores in catalogs of one or two tools, and divides by zero in an empty one. An index of 9,500 tools takes
+1.9 s CPU to build, .4 s when one server of 100 tools changed, and 25 MB.
 
 There is no gate: a word that no tool has is ignored and reported. Tried and left out: synonyms, feedback, squared or
 unweighted coverage, coverage over words as written, other field weights (all within .5 points of R@5 around these).

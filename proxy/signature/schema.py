@@ -31,11 +31,14 @@ class Reader:
         self._root = root
         self._work = _WORK
 
-    def resolve(self, value: object) -> Node:
-        """The node with its references followed inside the document and its `allOf` merged; {} where that fails."""
+    def resolve(self, value: object, depth: int = 0) -> Node:
+        """The node with its references followed inside the document and its `allOf` merged; {} where that fails.
+
+        `depth` counts the `allOf` around it.
+        """
         node = mapping(value) or EMPTY
         self._work -= 1
-        if self._work < 0:
+        if self._work < 0 or depth > _REFERENCE_HOPS:
             return EMPTY
         for _ in range(_REFERENCE_HOPS):
             reference = node.get("$ref")
@@ -51,7 +54,7 @@ class Reader:
         if parts := sequence(node.get("allOf")):
             merged: Node = {key: item for key, item in node.items() if key != "allOf"}
             for part in parts[:_VARIANTS]:
-                merged = _merge(merged, self.resolve(part))
+                merged = _merge(merged, self.resolve(part, depth + 1))
             return merged
         return node
 
