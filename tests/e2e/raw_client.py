@@ -27,6 +27,16 @@ def enveloped(era: str, params: Mapping[str, Any]) -> Message:
     return {**params, "_meta": {**params.get("_meta", {}), **envelope}}
 
 
+def events(response: httpx2.Response) -> Iterator[str]:
+    """The data of each event of a stream. (httpx's own `iter_lines` also cuts at U+2028, which JSON may hold.)"""
+    rest = b""
+    for chunk in response.iter_bytes():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data:") and (data := line.removeprefix(b"data:").strip()):
+                yield data.decode()
+
+
 class RawClient:
     """What both transports share."""
 
@@ -160,8 +170,7 @@ class HttpClient(RawClient):
     def messages(self, response: httpx2.Response) -> Iterator[Message]:
         """The messages of a response, as they come."""
         if response.headers["content-type"].startswith("text/event-stream"):
-            data = (line.removeprefix("data:") for line in response.iter_lines() if line.startswith("data:"))
-            texts = (text for text in data if text.strip())
+            texts = events(response)
         else:
             texts = iter([response.read().decode()])
         for text in texts:
