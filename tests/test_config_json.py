@@ -127,6 +127,10 @@ def test_json_values_keep_their_text_in_env(server):
     assert s.env == {"A": "123", "B": "true", "C": "", "D": "1.5", "E": "NO"}
 
 
+def test_a_byte_order_mark_is_no_problem(config):
+    assert config("\ufeff" + json.dumps({"mcpServers": {"s": STDIO}})).servers[0].command == "npx"
+
+
 def test_tabs_in_a_json_file_are_fine(config):
     text = '{\n\t"mcpServers": {\n\t\t"s": {\n\t\t\t"command": "npx"\n\t\t}\n\t}\n}\n'
     assert config(text).servers[0].command == "npx"

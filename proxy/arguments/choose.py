@@ -46,7 +46,7 @@ def choose(
 
 
 def _readings(request: Request, validator: Validator) -> Iterator[Arguments]:
-    """The candidates, then each with the JSON strings decoded that stand where no string may be."""
+    """The candidates, then each with the JSON strings decoded that do not fit as strings."""
     yield from request.candidates
     for candidate in request.candidates:
         if paths := () if validator.accepts(candidate) else validator.strings_to_decode(candidate):

@@ -73,7 +73,7 @@ class Validator:
         return arguments.keys() <= mapping(self.schema.get("properties")).keys()
 
     def strings_to_decode(self, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
-        """Where a string stands although no string is allowed there."""
+        """Where a string stands that does not fit, and an object or a list might."""
         paths = (tuple(e.instance_path) for e in self._errors(arguments) if _wants_container(e))
         return tuple(p for p in dict.fromkeys(paths) if p and isinstance(value_at(arguments, p), str))
 
@@ -175,8 +175,7 @@ def _types(error: ValidationError) -> set[str]:
 
 
 def _wants_container(error: ValidationError) -> bool:
-    types = _types(error)
-    return bool(types & {"object", "array"}) and "string" not in types
+    return not _types(error).isdisjoint(("object", "array"))
 
 
 def _explain(error: ValidationError, schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
