@@ -18,11 +18,11 @@ import anyio.to_thread
 
 from proxy import __version__, bridge
 from proxy.arguments import direct, unwrap
-from proxy.catalog import Catalog, Server
+from proxy.catalog import Catalog, NotFound, Server
 from proxy.config import Settings
-from proxy.dispatch import Caller, Dispatcher, error_result
+from proxy.dispatch import Caller, Dispatcher, error_result, failed
 from proxy.eager import shown
-from proxy.errors import Refused
+from proxy.errors import Refused, UpstreamFailure
 from proxy.hosts import HostRow, row_for
 from proxy.listing import Listing, TextCache, lines, render
 from proxy.search import Index
@@ -65,7 +65,7 @@ class App:
         self._dirty.set()
         self._counted = anyio.Event()
         """Set while every text of the current catalog has its exact count, or never will."""
-        self._listed_once = False
+        self._listed_once = self._waited = False
         self.fleet.on_change(self._catalog_changed)
 
     # Life.
@@ -143,10 +143,16 @@ class App:
         """Wait, the first time and within `first_list_wait`, for unknown lists and for exact counts."""
         if not self._listed_once:
             with anyio.move_on_after(self.settings.first_list_wait):
-                await self.fleet.wait_known(self.settings.first_list_wait)
+                await self._first_lists()
                 await self._counted.wait()
             self._listed_once = True
             self.fleet.start()
+
+    async def _first_lists(self) -> None:
+        """Wait, the first time and within `first_list_wait`, for lists that were never seen."""
+        if not self._waited:
+            await self.fleet.wait_known(self.settings.first_list_wait)
+            self._waited = True
 
     def row(self, client: str | None) -> str:
         """The name of the host row that a client's texts depend on."""
@@ -226,6 +232,8 @@ class App:
                 caller = replace(caller, bridge=True)
             else:
                 request = direct(name, arguments)
+            if name in (search.search_name, search.describe_name):
+                await self._first_lists()
             if name == search.search_name:
                 return bridge.search_answer(
                     arguments, self.catalog, await self.index(), search, unavailable=self.fleet.unavailable()
@@ -234,7 +242,39 @@ class App:
                 return bridge.describe_answer(arguments, self.catalog, search, unavailable=self.fleet.unavailable())
         except Refused as refusal:
             return error_result(str(refusal))
+        try:
+            await self._wait_for(request.name)
+        except UpstreamFailure as failure:
+            return error_result(f"Tool {request.name!r}: {failed(failure)}")
         return await self.dispatcher.call(self.catalog, request, meta, caller)
+
+    async def _wait_for(self, name: str) -> None:
+        """Before a name is said not to exist: wait for the lists that were never seen and may hold it.
+
+        For a server that is named in it, as long as any call waits for its server; else as long as a first listing.
+
+        Raises:
+            UpstreamFailure: a server that is named in it has not come up.
+        """
+        if self.catalog.complete or self._resolves(name):
+            return
+        named = [k for k, server in self.catalog.servers.items() if not server.known and k in name]
+        if not named:
+            await self.fleet.wait_known(self.settings.first_list_wait)
+        for key in named:
+            connection = self.fleet.connections[key]
+            with anyio.move_on_after(connection.config.connect_timeout):
+                await connection.wait_settled()
+            if not self.catalog.servers[key].known and not self._resolves(name):
+                reason = connection.reason or "it is still starting"
+                raise UpstreamFailure(key, f"its tools are not known yet: {reason}", may_have_run=False)
+
+    def _resolves(self, name: str) -> bool:
+        try:
+            self.catalog.resolve(name)
+        except NotFound:
+            return False
+        return True
 
     def status(self) -> dict[str, Any]:
         """The state of every server, for `/health`; never a secret."""

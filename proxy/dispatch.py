@@ -88,7 +88,7 @@ class Dispatcher:
             return error_result(str(refusal))
         except UpstreamFailure as failure:
             outcome = f"failed: {failure.reason}"
-            return error_result(_failed(failure, tool))
+            return error_result(failed(failure, tool))
         except RpcError as error:
             outcome = f"error {error.code}"
             if not caller.bridge or error.code in CLIENT_CODES:
@@ -120,7 +120,8 @@ def error_result(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-def _failed(failure: UpstreamFailure, tool: Tool | None) -> str:
+def failed(failure: UpstreamFailure, tool: Tool | None = None) -> str:
+    """What the model is told when an upstream did not answer."""
     advice = (
         "The call may have run: check its effect before you repeat it."
         if failure.may_have_run

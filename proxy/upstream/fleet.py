@@ -91,9 +91,12 @@ class Fleet:
         return await calls.tool(tool.name, arguments, meta=meta, on_progress=on_progress)
 
     def unavailable(self, keys: Iterable[str] | None = None) -> dict[str, str]:
-        """Server key -> why it is not usable now, for those that have failed."""
-        return {
-            key: connection.reason
-            for key in (keys if keys is not None else self.connections)
-            if (connection := self.connections.get(key)) is not None and connection.state == "failed"
-        }
+        """Server key -> why it is not usable now, for those that have failed or were never ready yet."""
+        reasons: dict[str, str] = {}
+        for key in keys if keys is not None else self.connections:
+            connection = self.connections.get(key)
+            if connection is not None and connection.state == "failed":
+                reasons[key] = connection.reason
+            elif connection is not None and connection.tools is None:
+                reasons[key] = connection.reason or "still starting; its tools are not known yet"
+        return reasons
