@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.bridge import bridge_tools, describe_answer, guidance_lengths, instructions, search_answer
+from proxy.bridge import bridge_tools, describe_answer, guidance_lengths, instructions, listed_topics, search_answer
 from proxy.catalog import Catalog, make_server
 from proxy.config import ServerConfig, ToolSearchConfig
+from proxy.listing import TextCache
 from proxy.search import Index
 from proxy.tokens import child_argv, decode_answer, encode_request, estimate
 
@@ -273,6 +274,16 @@ def test_a_miss_names_the_words_the_servers_and_what_is_down(several: Catalog, i
     assert "another noun" in answer["hint"]
 
 
+def test_servers_without_a_topic_of_their_own_are_told_by_what_their_tools_are_about(
+    several: Catalog, index: Index
+) -> None:
+    topics = listed_topics(TextCache())
+    text = text_of(search_answer({"query": "blorp"}, several, index, SETTINGS, unavailable={}, topic_of=topics))
+    told = json.loads(text)["servers"]
+    assert "entity" in told["memory"] and told["time"].startswith("2 tools: ")
+    assert all(len(line) < 650 for line in text.split("\n"))
+
+
 def test_a_misspelt_name_is_answered_with_the_nearest(several: Catalog, index: Index) -> None:
     assert "github__create_issue" in search(several, index, {"query": "craeteissue"})["near"]
 
@@ -326,7 +337,7 @@ def test_upstream_text_stays_on_its_line_and_hides_nothing() -> None:
     assert not any(hidden in text for hidden in "\u2028\u202e\x1b\U000e0041")
     assert json.loads(text)["unavailable"] == {"a": "bad reason"}
     miss = text_of(search_answer({"query": "zzz"}, found, Index(found), SETTINGS, unavailable={}))
-    assert "\n" not in miss
+    assert "\n" not in miss and "topic - fake" in miss
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ Pure functions over a view of the catalog, its index and the settings; `server` 
 calls. Every text names the three tools as the settings do.
 """
 
+from proxy.bridge.answers import listed_topics
 from proxy.bridge.describing import describe_answer
 from proxy.bridge.searching import search_answer
 from proxy.bridge.tools import bridge_tools, guidance_lengths, instructions
 
-__all__ = ["bridge_tools", "describe_answer", "guidance_lengths", "instructions", "search_answer"]
+__all__ = ["bridge_tools", "describe_answer", "guidance_lengths", "instructions", "listed_topics", "search_answer"]

@@ -1,11 +1,14 @@
 """What search and describe answers have in common: one text block of JSON, one match per line, bounded."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
-from proxy.catalog import Catalog
+from proxy.catalog import Catalog, Server
+from proxy.listing import TextCache
 from proxy.text import first_sentence, one_line, shorten
+
+TopicOf = Callable[[Server], str]
 
 ANSWER_TOKENS = 8_000
 """Claude Code warns above 10,000 tokens of a result and refuses 25,000 (failure report L8)."""
@@ -38,16 +41,41 @@ def rows(key: str, lines: Sequence[str]) -> str:
 
 
 def tail(extra: Mapping[str, object]) -> str:
-    """The further keys of an answer, each after a comma; those without a value are left out."""
-    return "".join(f",{dump(key)}:{dump(value)}" for key, value in extra.items() if value or value == 0)
+    """The further keys of an answer, each after a comma; those without a value are left out, objects by line."""
+    parts: list[str] = []
+    for key, value in extra.items():
+        entries = cast(dict[str, object], value) if isinstance(value, dict) else {}
+        if len(entries) > 1:
+            lines = [f"{dump(name)}:{dump(text)}" for name, text in entries.items()]
+            parts.append(f",{dump(key)}:{{\n" + ",\n".join(lines) + "\n}")
+        elif value:
+            parts.append(f",{dump(key)}:{dump(value)}")
+    return "".join(parts)
 
 
-def servers(catalog: Catalog) -> dict[str, str]:
+def listed_topics(cache: TextCache) -> TopicOf:
+    """The topics that the listing gives to servers: nouns of their tools' names where nothing else is known."""
+
+    def topic_of(server: Server) -> str:
+        texts = cache.of(server)
+        summaries = [text for width, text in texts.summaries if width <= _TOPIC] if texts else []
+        return summaries[-1].partition("): ")[2] if summaries else ""
+
+    return topic_of
+
+
+def configured_topic(server: Server) -> str:
+    """The topic from the config, or the one that the server gives itself."""
+    return first_sentence(server.topic, _TOPIC) if server.topic else ""
+
+
+def servers(catalog: Catalog, topic_of: TopicOf) -> dict[str, str]:
     """Each server with its number of tools and its topic."""
     found: dict[str, str] = {}
     for server in list(catalog.servers.values())[:_SERVERS]:
-        count = f"{len(server.tools)} tools" if server.known else "tools not known yet"
-        topic = first_sentence(server.topic, _TOPIC) if server.topic else ""
+        tools = len(server.tools)
+        count = (f"{tools} tool{'s' if tools != 1 else ''}") if server.known else "tools not known yet"
+        topic = one_line(topic_of(server))
         found[one_line(server.key)] = f"{count}: {topic}" if topic else count
     if len(catalog.servers) > _SERVERS:
         found["…"] = f"and {len(catalog.servers) - _SERVERS} more servers"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.bridge.answers import ANSWER_TOKENS, down, dump, result, rows, servers, tail
+from proxy.bridge.answers import ANSWER_TOKENS, TopicOf, configured_topic, down, dump, result, rows, servers, tail
 from proxy.bridge.reading import SearchRequest, read_search
 from proxy.bridge.tools import MAX_QUERIES
 from proxy.catalog import Catalog
@@ -42,14 +42,15 @@ def search_answer(
     settings: ToolSearchConfig,
     *,
     unavailable: Mapping[str, str],
+    topic_of: TopicOf = configured_topic,
 ) -> dict[str, Any]:
     """Answer one call of search, as a CallToolResult dict; understands or teaches, never raises.
 
     `catalog` is the caller's view and `index` that view's index; `unavailable` has the reason for each server that
-    cannot be reached now.
+    cannot be reached now; `topic_of` gives the topics for answers that list the servers (`listed_topics`).
     """
     request = read_search(arguments, settings)
-    answer = _Answer(catalog, index, settings, unavailable, request)
+    answer = _Answer(catalog, index, settings, unavailable, topic_of, request)
     if request.server is not None and answer.server is None:
         return result(answer.unknown_server(request.server))
     if not request.queries:
@@ -77,12 +78,14 @@ class _Answer:
         index: Index,
         settings: ToolSearchConfig,
         unavailable: Mapping[str, str],
+        topic_of: TopicOf,
         request: SearchRequest,
     ) -> None:
         self._catalog = catalog
         self._index = index
         self._settings = settings
         self._unavailable = unavailable
+        self._topic_of = topic_of
         self._request = request
         self.server = _server_key(catalog, request.server) if request.server is not None else None
 
@@ -99,7 +102,7 @@ class _Answer:
         if request.detail == "brief":
             extra["more"] = [tool.public_name for tool, _ in hits.matches[end : end + _MORE]]
         if hits.matched > end:
-            extra["next_offset"] = end
+            extra |= {"matched": hits.matched, "next_offset": end}
         extra |= self._notes(hits, [tool for tool, _ in shown])
         if not shown:
             extra |= self._miss(query, hits)
@@ -137,7 +140,7 @@ class _Answer:
             extra["omitted_queries"] = dropped
         extra["unavailable"] = down(self._unavailable, None if missed else [t.server for t in shown])
         if missed:
-            extra |= {"servers": servers(self._catalog), "hint": self._advice()}
+            extra |= {"servers": servers(self._catalog, self._topic_of), "hint": self._advice()}
         return "{" + rows("results", results) + f',"total":{len(self._catalog.tools)}' + tail(extra) + "}"
 
     def page(self) -> str:
@@ -152,7 +155,7 @@ class _Answer:
         if kept and end < len(chosen):
             extra["next_offset"] = end
         if self.server is None and request.offset == 0:
-            extra["servers"] = servers(self._catalog)
+            extra["servers"] = servers(self._catalog, self._topic_of)
         extra["unavailable"] = down(self._unavailable, None if self.server is None else [self.server])
         if not kept:
             extra["hint"] = f"Nothing from {request.offset} on: there are {len(chosen)} tools."
@@ -163,7 +166,7 @@ class _Answer:
         shown = shorten(one_line(name), _QUERY)
         near = difflib.get_close_matches(shown, [one_line(key) for key in self._catalog.servers], n=3)
         extra: dict[str, object] = {
-            "servers": servers(self._catalog),
+            "servers": servers(self._catalog, self._topic_of),
             "unavailable": down(self._unavailable),
             "hint": f"There is no server {shown!r}." + (f" Near names: {', '.join(near)}." if near else ""),
         }
@@ -209,7 +212,7 @@ class _Answer:
             return {"hint": f"Nothing from {self._request.offset} on: {len(hits.matches)} tools match."}
         return {
             "near": list(near_names(self._catalog, query)),
-            "servers": servers(self._catalog),
+            "servers": servers(self._catalog, self._topic_of),
             "hint": self._advice(),
         }
 

@@ -38,6 +38,7 @@ LATE_FROM = 8
 
 _QUERY_CHARACTERS = 4_000
 _QUERY_WORDS = 64
+_NAME_CHARACTERS = 400
 _EXTENSIONS = 8
 _TOPIC_CHARACTERS = 500
 _PIECE = re.compile(r"[^\s,;\"'`()\[\]{}<>]+")
@@ -247,7 +248,7 @@ class Index:
         """The tools that `name` names, in any case: raw, public or qualified."""
         folded = name.casefold()
         found = list(self._names.get(folded) or self._names.get(folded.rstrip(".:!?"), ()))
-        if found:
+        if found or len(folded) > _NAME_CHARACTERS:
             return found
         for prefix in ("mcp__", "mcp_", ""):
             if not folded.startswith(prefix):
