@@ -116,7 +116,7 @@ def test_the_three_names_of_the_server_block_are_synonyms(config, root):
         ("servers:\n  a:\n    comand: npx\n", 3, "servers.a.comand", "did you mean 'command'?"),
         ("servers:\n  a:\n    type: http\n    url: http://x\n", 3, "servers.a.type", "did you mean 'transport'?"),
         ("servers:\n  a: {command: x, disabled: true}\n", 2, "servers.a.disabled", "did you mean 'enabled'?"),
-        ("servers:\n  a: {command: x, zzz: 1}\n", 2, "servers.a.zzz", "valid here: args, command"),
+        ("servers:\n  a: {command: x, zzz: 1}\n", 2, "servers.a.zzz", "valid here: args, c"),
         ("servers:\n  a: {command: x, tools: {includes: [b]}}\n", 2, "servers.a.tools.includes", "'include'"),
         ("servers:\n  a: {command: x, tools: [b]}\n", 2, "servers.a.tools", "expected `include:` and `exclude:`"),
         ("server:\n  a: {command: x}\n", 1, "server", "did you mean 'servers'?"),
@@ -158,6 +158,10 @@ def test_the_three_names_of_the_server_block_are_synonyms(config, root):
         ("servers:\n  a: &x {command: x, env: *x}\n", 2, "servers.a.env", "contains itself"),
         ("servers:\n  ? [a]\n  : {command: x}\n", 2, "servers", "plain word"),
         ("- a\n", 1, "", "expected a mapping"),
+        ("servers:\n  a: {command: x, env: {A: !secret b}}\n", 2, "servers.a.env.A", "the tag '!secret'"),
+        ("servers:\n  a: !!python/object:os.x {}\n", 2, "servers.a", "the tag '!!python/object:os.x'"),
+        ("servers: {}\n---\nservers: {}\n", 2, "", "found another document"),
+        ("servers:\n  a: {command: x, inherit_env: NVM_DIR}\n", 2, "servers.a.inherit_env", "a list of variables"),
     ],
 )  # fmt: skip
 def test_an_error_names_file_line_key_and_what_was_expected(config, tmp_path, text, line, key, says):
