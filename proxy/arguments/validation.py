@@ -24,6 +24,7 @@ _BACKTRACKS = 10_000
 """About half a millisecond for one string; the library's own default of a million is 50 ms."""
 _MOST_ERRORS = 100
 _WIDTH = 160
+_NAME_WIDTH = 60
 _OPTIONS = 8
 
 Path = tuple[str | int, ...]
@@ -182,7 +183,7 @@ def _explain(error: ValidationError, schema: Mapping[str, Any], arguments: Mappi
     """One error in words a model can act on."""
     match error.kind:
         case ValidationErrorKind.Required(property=name):
-            return f"{json.dumps(name, ensure_ascii=False)} is required and missing"
+            return f"{_quoted(name)} is required and missing"
         case ValidationErrorKind.AdditionalProperties(unexpected=unexpected):
             return _unknown_keys(unexpected, error.instance_path, schema)
         case ValidationErrorKind.FalseSchema() if error.schema_path[-1:] == ["additionalProperties"]:
@@ -192,7 +193,7 @@ def _explain(error: ValidationError, schema: Mapping[str, Any], arguments: Mappi
         case ValidationErrorKind.FalseSchema():
             return "must not be given"
         case ValidationErrorKind.Enum(options=options):
-            shown = ", ".join(shorten(json.dumps(o, ensure_ascii=False), 40) for o in options[:_OPTIONS])
+            shown = ", ".join(_quoted(o) for o in options[:_OPTIONS])
             more = f" and {len(options) - _OPTIONS} more" if len(options) > _OPTIONS else ""
             near = _near(value_at(arguments, error.instance_path), [o for o in options if isinstance(o, str)])
             return f"expected one of {shown}{more}{near}"
@@ -204,11 +205,22 @@ def _explain(error: ValidationError, schema: Mapping[str, Any], arguments: Mappi
 
 def _unknown_keys(unexpected: list[str], path: Sequence[str | int], schema: Mapping[str, Any]) -> str:
     known = [] if path else list(mapping(schema.get("properties")))
-    parts = [f"{json.dumps(shorten(k, 60), ensure_ascii=False)}{_near(k, known)}" for k in unexpected[:_OPTIONS]]
-    valid = "" if path else f"; valid keys: {', '.join(known[:20])}" if known else "; it takes no arguments"
+    parts = [f"{_quoted(k)}{_near(k, known)}" for k in unexpected[:_OPTIONS]]
+    valid = (
+        ""
+        if path
+        else f"; valid keys: {', '.join(shorten(one_line(k), _NAME_WIDTH) for k in known[:20])}"
+        if known
+        else "; it takes no arguments"
+    )
     return f"unknown key{'s' if len(unexpected) > 1 else ''} {', '.join(parts)}{valid}"
+
+
+def _quoted(value: Any) -> str:
+    """A name or value out of a schema or a call as JSON on one line, shortened; an upstream wrote it."""
+    return shorten(one_line(json.dumps(value, ensure_ascii=False)), _NAME_WIDTH)
 
 
 def _near(value: Any, known: list[str]) -> str:
     near = difflib.get_close_matches(value[:100], known[:500], 1) if isinstance(value, str) else []
-    return f" (did you mean {json.dumps(near[0], ensure_ascii=False)}?)" if near else ""
+    return f" (did you mean {_quoted(near[0])}?)" if near else ""
