@@ -1,0 +1,179 @@
+"""Secrets of a launch -> `${VAR}` references, with a note of what to export. No value ever leaves here but in place."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+from urllib.parse import parse_qsl, quote
+
+from proxy.hosts.launches import Launch, variable_name
+
+_NAMES = re.compile(
+    r"(?:^|[_.-])(?:token|tokens|secret|secrets|password|passwd|passphrase|pass|pwd|pat|auth|authorization|credential"
+    r"|credentials|cookie|session|dsn|signature|private)(?:$|[_.-])|api[_-]?key|access[_-]?key|apikey|(?:^|[_.-])key$"
+    r"|private[_-]?key|secret[_-]?key|encryption[_-]?key|token$|secret$|password$",
+    re.IGNORECASE,
+)
+"""Names whose values are secrets. `KEY_FILE`, `TOKEN_PATH` and the like name places and are excepted."""
+_PLACES = re.compile(r"(?:file|path|dir|folder|name|url|uri|endpoint|host|id|type|mode|method|expiry|limit)$", re.I)
+_LOOKS = re.compile(
+    r"(?:sk|pk|rk)[-_](?:live|test|ant|proj|or)?[-_]?[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}"
+    r"|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]{10,}\.?[\w-]*"
+    r"|(?:lin_api|ntn|secret|hf|npm|pypi|dop_v1|shpat|figd|apify_api|tvly|fc|pat)[-_][A-Za-z0-9_-]{16,}"
+)
+"""Tokens known by their form."""
+_RANDOM = re.compile(r"(?=[^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9+=_-]{32,}")
+"""32 characters without a separator, letters and digits mixed: a key more often than not."""
+_PLAIN_HEADERS = frozenset({"accept", "content-type", "user-agent", "accept-language", "mcp-protocol-version"})
+_USERINFO = re.compile(r"(?<=://)(?P<user>[^/@:\s]*):(?P<password>[^@\s/]+)@")
+_OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)(?:=(?P<value>.*))?", re.DOTALL)
+_HEADER_ARGUMENT = re.compile(r"(?P<name>[A-Za-z][\w-]*):\s*(?P<value>.+)", re.DOTALL)
+_SCHEME = re.compile(r"(?P<scheme>Bearer|Basic|Token|ApiKey|Api-Key) +(?P<value>.+)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Export:
+    """A variable to set, and where its value stands now."""
+
+    variable: str
+    origin: str
+    """Such as `env.GITHUB_TOKEN`."""
+
+
+class Vault:
+    """Gives each secret the name of a variable, over all servers of one import."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        """`environ`: a variable that already has the value of a secret keeps its name."""
+        self._environ = environ
+        self._values: dict[str, str] = {}
+
+    def name(self, wanted: str, server: str, value: str) -> str:
+        """The variable for `value`: `wanted` unless that stands for another value already."""
+        base = variable_name(wanted)
+        for name in (base, variable_name(f"{server}_{wanted}"), *(f"{base}_{n}" for n in range(2, 1_000))):
+            known = self._values.get(name, self._environ.get(name))
+            if known is None or known == value:
+                self._values[name] = value
+                return name
+        raise AssertionError("a thousand secrets of one name")
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """Variable -> secret, for the one file it came from and to be masked everywhere else."""
+        return self._values
+
+    def is_set(self, variable: str) -> bool:
+        """Whether the environment has the variable."""
+        return variable in self._environ
+
+
+def without_secrets(launch: Launch, server: str, vault: Vault) -> tuple[Launch, list[Export]]:
+    """The launch with references for its secrets, and what they and its own references need to be exported."""
+    exports: list[Export] = []
+
+    def hide(value: str, wanted: str, origin: str) -> str:
+        scheme = _SCHEME.fullmatch(value)
+        secret = scheme["value"] if scheme else value
+        name = vault.name(wanted, server, secret)
+        exports.append(Export(name, origin))
+        return f"{scheme['scheme']} ${{{name}}}" if scheme else f"${{{name}}}"
+
+    env = {
+        name: hide(value, name, f"env.{name}") if _secret(name, value) else _address(value, name, f"env.{name}", hide)
+        for name, value in launch.env.items()
+    }
+    headers = {
+        name: value
+        if name.lower() in _PLAIN_HEADERS or "${" in value
+        else hide(value, f"{server}_{'token' if name.lower() == 'authorization' else name}", f"headers.{name}")
+        for name, value in launch.headers.items()
+    }
+    args = tuple(_arguments(launch.args, server, hide))
+    url = None if launch.url is None else _address(launch.url, f"{server}_key", "url", hide)
+    found = replace(launch, env=env, headers=headers, args=args, url=url)
+    return found, list({e.variable: e for e in [*exports, *_references(found)]}.values())
+
+
+def _references(launch: Launch) -> Iterator[Export]:
+    texts = [launch.command or "", *launch.args, launch.cwd or "", launch.url or ""]
+    for text in [*texts, *launch.env.values(), *launch.headers.values()]:
+        for match in re.finditer(r"(?<!\$)\$\{(?P<name>\w+)\}", text):
+            yield Export(match["name"], "")
+
+
+def _secret(name: str, value: str) -> bool:
+    if not value or "${" in value:
+        return False
+    if _LOOKS.search(value) or _RANDOM.fullmatch(value):
+        return True
+    return bool(_NAMES.search(name)) and not _PLACES.search(name) and value.lower() not in _FLAGS
+
+
+_FLAGS = frozenset({"true", "false", "yes", "no", "on", "off", "0", "1", "none", "null"})
+
+
+def _arguments(args: tuple[str, ...], server: str, hide: "Hide") -> Iterator[str]:
+    expect: str | None = None
+    for number, arg in enumerate(args):
+        origin = f"args[{number}]"
+        option = _OPTION.fullmatch(arg)
+        if expect is not None and option is None:
+            name, expect = expect, None
+            header = _HEADER_ARGUMENT.fullmatch(arg) if name.lower() in ("header", "h") else None
+            if header is not None:
+                plain = header["name"].lower() in _PLAIN_HEADERS or "${" in arg
+                yield (
+                    arg
+                    if plain
+                    else arg[: header.start("value")] + hide(header["value"], f"{server}_{header['name']}", origin)
+                )
+            else:
+                yield hide(arg, f"{server}_{name}", origin) if _secret(name, arg) else arg
+            continue
+        expect = None
+        if option is not None and option["value"] is None:
+            expect = option["name"]
+            yield arg
+        elif option is not None and _secret(option["name"], option["value"]):
+            yield arg[: option.start("value")] + hide(option["value"], f"{server}_{option['name']}", origin)
+        elif "${" not in arg and (_LOOKS.fullmatch(arg) or _RANDOM.fullmatch(arg)):
+            yield hide(arg, f"{server}_key", origin)
+        else:
+            yield _address(arg, f"{server}_key", origin, hide)
+
+
+def _address(text: str, wanted: str, origin: str, hide: "Hide") -> str:
+    """An address without the password and the keys that may stand in it; any other text as it is."""
+    if "://" not in text or "${" in text:
+        return text
+
+    def password(match: re.Match[str]) -> str:
+        return f"{match['user']}:{hide(match['password'], f'{wanted}_password', origin)}@"
+
+    text = _USERINFO.sub(password, text)
+    base, mark, query = text.partition("?")
+    base = re.sub(
+        r"(?<=/)[^/?#]+(?=/|$)",
+        lambda m: hide(m[0], wanted, origin) if _LOOKS.fullmatch(m[0]) or _RANDOM.fullmatch(m[0]) else m[0],
+        base,
+    )
+    if not mark:
+        return base
+    parts: list[str] = []
+    for part in query.split("&"):
+        name, equals, value = part.partition("=")
+        pairs = parse_qsl(part)
+        plain = pairs[0][1] if pairs else value
+        # The value is kept as it is written in the address, so that the reference stands for the same bytes.
+        secret = bool(equals) and _secret(name, plain) and quote(plain, safe="") and "${" not in value
+        parts.append(f"{name}={hide(value, f'{wanted}_{name}', origin)}" if secret else part)
+    return f"{base}?{'&'.join(parts)}"
+
+
+class Hide(Protocol):
+    """The shape of `hide`: (value, wanted name, origin) -> the text with a reference."""
+
+    def __call__(self, value: str, wanted: str, origin: str, /) -> str:
+        """See `without_secrets`."""
+        ...
