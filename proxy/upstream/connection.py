@@ -47,6 +47,8 @@ RELIST_EVERY = 600.0
 PING_TIMEOUT = 5.0
 LOST_GRACE = 10.0
 """Seconds that calls in flight keep a connection whose session is lost."""
+TIDY = 0.5
+"""Seconds the error of a call may wait for the last words of a server that has just failed."""
 
 
 @dataclass(eq=False)
@@ -95,6 +97,13 @@ class Connection:
     def settled(self) -> bool:
         """Whether the list is known, or at least one attempt has failed."""
         return self.tools is not None or (self._attempts > 0 and self.state == "failed")
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not ready, in words, and when the next attempt follows."""
+        if self.next_try is not None:
+            return f"{self.reason} (next try in {max(0.0, self.next_try - time.time()):.0f} s)"
+        return self.reason or {"starting": "still starting", "known": "not started yet"}.get(self.state, self.state)
 
     async def wait_tried(self) -> None:
         """Wait until it is ready, or an attempt to connect has failed."""
@@ -203,8 +212,8 @@ class Connection:
         if budget.cancelled_caught:
             if self.config.mode == "auto":  # it may be the probe that stalls the server
                 self._era = "auto" if self._era == "legacy" else "legacy"
-            raise ConnectError(f"{late}{self._said()}")
-        raise ConnectError(f"{reason}{self._said()}")
+            raise ConnectError(self.stderr.after(late))
+        raise ConnectError(self.stderr.after(reason))
 
     async def _until_ended(self, peer: Peer) -> None:
         async with anyio.create_task_group() as tasks:
@@ -253,11 +262,7 @@ class Connection:
         if reason.startswith(("HTTP 401", "HTTP 403")):
             permanent = True
             reason += f" (check the login this server needs: `headers` of server {self.config.key!r} in the config)"
-        return ConnectError(f"{reason}{self._said()}", permanent=permanent)
-
-    def _said(self) -> str:
-        tail = self.stderr.tail()
-        return f"; its last words: {tail}" if tail else ""
+        return ConnectError(self.stderr.after(reason), permanent=permanent)
 
     @asynccontextmanager
     async def _open(self, peer: Peer) -> AsyncGenerator[None]:
@@ -353,8 +358,12 @@ class Connection:
                 self._wake.set()
                 await self._changed.wait()
         if not self._usable():
-            reason = self.reason or "not connected yet"
-            raise UpstreamFailure(self.config.key, reason, may_have_run=False)
+            if self.state != "ready" and self.config.problem is None and not self._closing:
+                # A process may be being tidied away: its last words and the next attempt are known after that.
+                with anyio.move_on_after(TIDY):
+                    while self.state != "ready" and self.next_try is None:
+                        await self._changed.wait()
+            raise UpstreamFailure(self.config.key, self.trouble, may_have_run=False)
         assert self._session is not None
         return self._session
 

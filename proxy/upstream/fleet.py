@@ -96,7 +96,7 @@ class Fleet:
         for key in keys if keys is not None else self.connections:
             connection = self.connections.get(key)
             if connection is not None and connection.state == "failed":
-                reasons[key] = connection.reason
+                reasons[key] = connection.trouble
             elif connection is not None and connection.tools is None:
                 reasons[key] = connection.reason or "still starting; its tools are not known yet"
         return reasons

@@ -9,6 +9,9 @@ import os
 import subprocess
 import sys
 
+LEAVE = 3.0
+"""Seconds the reaper may take to leave: it sends TERM twice and KILL once, a second apart, to what is left."""
+
 SCRIPT = """
 trap '' INT TERM HUP
 groups=' '
@@ -56,6 +59,8 @@ class Reaper:
         """End the reaper; what it still watches is ended too."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(LEAVE)  # at once, unless something it watches is still there
             self._process = None
 
     @property

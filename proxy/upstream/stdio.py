@@ -66,7 +66,12 @@ class StderrTail:
         """The last lines as one text, "" where there are none."""
         if self._partial:
             self.feed(b"\n")
-        return " | ".join(list(self.lines)[-count:])
+        return " | ".join(shorten(line, 200) for line in list(self.lines)[-count:])
+
+    def after(self, reason: str) -> str:
+        """`reason` with the last lines behind it, once."""
+        tail = self.tail()
+        return f"{reason}; its last words: {tail}" if tail and tail not in reason else reason
 
 
 class _Process(asyncio.SubprocessProtocol):
@@ -80,7 +85,9 @@ class _Process(asyncio.SubprocessProtocol):
         self._parts: list[bytes] = []
         self._size = 0
         self._junk_told = False
-        self._output_ended = False
+        self._exit = ""
+        self._open = {1, 2}
+        """Which of the child's outputs have not ended."""
         self._writable = anyio.Event()
         self._writable.set()
 
@@ -115,25 +122,31 @@ class _Process(asyncio.SubprocessProtocol):
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._writable.set()
+        self._open.discard(fd)
         if fd == 1:
-            self._output_ended = True
             self._ended("the server closed its output")
+        elif not self._open and self.exited.is_set():
+            self._end(self._exit)
 
     def process_exited(self) -> None:
         assert self.transport is not None
         self.exited.set()
-        self._ended(_exit_reason(self.transport.get_returncode()))
+        self._exit = _exit_reason(self.transport.get_returncode())
+        self._ended(self._exit)
 
     def _ended(self, reason: str) -> None:
-        """Close the peer once both the output and the process have ended, else a little later.
+        """Close the peer once both the outputs and the process have ended, else a little later.
 
-        The output may still hold a last answer; the exit code tells more than a closed pipe; a grandchild may keep
-        the pipe open for ever.
+        The output may still hold a last answer, and stderr the last words; the exit code tells more than a closed
+        pipe; a grandchild may keep a pipe open for ever.
         """
-        if self._output_ended and self.exited.is_set():
-            self.peer.close(reason)
+        if not self._open and self.exited.is_set():
+            self._end(reason)
         else:
-            asyncio.get_running_loop().call_later(END_GRACE, self.peer.close, reason)
+            asyncio.get_running_loop().call_later(END_GRACE, self._end, reason)
+
+    def _end(self, reason: str) -> None:
+        self.peer.close(self.stderr.after(self._exit or reason))
 
     def pause_writing(self) -> None:
         self._writable = anyio.Event()
