@@ -262,12 +262,12 @@ class App:
         if not named:
             await self.fleet.wait_known(self.settings.first_list_wait)
         for key in named:
-            connection = self.fleet.connections[key]
-            with anyio.move_on_after(connection.config.connect_timeout):
-                await connection.wait_settled()
-            if not self.catalog.servers[key].known and not self._resolves(name):
-                reason = connection.reason or "it is still starting"
-                raise UpstreamFailure(key, f"its tools are not known yet: {reason}", may_have_run=False)
+            try:
+                await self.fleet.connections[key].ready()  # wakes a sleeping reconnect, as any call does
+            except UpstreamFailure as failure:
+                if not self.catalog.servers[key].known and not self._resolves(name):
+                    reason = f"its tools are not known yet: {failure.reason}"
+                    raise UpstreamFailure(key, reason, may_have_run=False) from None
 
     def _resolves(self, name: str) -> bool:
         try:
