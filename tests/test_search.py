@@ -143,6 +143,19 @@ def test_joined_and_split_words_and_beginnings_find_each_other() -> None:
     assert index.search("kube repository timezones", 5).unmatched == ()
 
 
+def test_a_stop_word_may_be_half_of_a_word_written_apart() -> None:
+    index = Index(catalog({"a": [tool("list_oncalls"), tool("list_teams"), tool("list_users")]}))
+    hits = index.search("who is on call", 1)
+    assert [t.name for t, _ in hits.matches] == ["list_oncalls"]
+    assert Index(catalog({"a": [tool("list_oncalls")]})).search("who is on call", 1).unmatched == ()
+
+
+def test_a_server_that_is_named_comes_before_others_with_the_same_tool() -> None:
+    index = Index(catalog({key: [tool("create_issue", "Create an issue")] for key in ("github", "gitlab", "jira")}))
+    assert names(index, "gitlab create issue", 1) == ["gitlab__create_issue"]
+    assert names(index, "create issue in jira", 1) == ["jira__create_issue"]
+
+
 def test_parameters_nested_ones_and_enum_values_are_searched() -> None:
     nested = {
         "type": "object",

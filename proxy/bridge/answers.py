@@ -44,13 +44,17 @@ def tail(extra: Mapping[str, object]) -> str:
     """The further keys of an answer, each after a comma; those without a value are left out, objects by line."""
     parts: list[str] = []
     for key, value in extra.items():
-        entries = cast(dict[str, object], value) if isinstance(value, dict) else {}
+        entries = _entries(value)
         if len(entries) > 1:
             lines = [f"{dump(name)}:{dump(text)}" for name, text in entries.items()]
             parts.append(f",{dump(key)}:{{\n" + ",\n".join(lines) + "\n}")
         elif value:
             parts.append(f",{dump(key)}:{dump(value)}")
     return "".join(parts)
+
+
+def _entries(value: object) -> dict[str, object]:
+    return cast(dict[str, object], value) if isinstance(value, dict) else {}
 
 
 def listed_topics(cache: TextCache) -> TopicOf:
