@@ -227,6 +227,33 @@ def test_an_answer_stays_below_8000_tokens_and_says_what_was_left_out() -> None:
     assert estimate(text_of(several)) <= 8_000
 
 
+def test_a_schema_too_large_for_an_answer_is_left_to_describe() -> None:
+    huge = {"type": "object", "properties": {f"p{n}": {"enum": [f"value{i}" for i in range(60)]} for n in range(60)}}
+    found = catalog({"a": [tool("huge", inputSchema=huge), tool("small huge")]})
+    first, second = search(found, Index(found), {"query": "huge", "detail": "full"})["matches"]
+    assert "inputSchema" not in first and "tool_describe" in first["omitted"]
+    assert "inputSchema" in second
+
+
+def test_even_a_page_with_everything_down_stays_below_8000_tokens() -> None:
+    wide = {"type": "object", "properties": {f"parameter_{n}": {"enum": ["a" * 9] * 9} for n in range(40)}}
+    found = catalog(
+        {f"server {n}": [tool("wide", "word " * 99, inputSchema=wide)] for n in range(99)},
+        {f"server {n}": "topic " * 40 for n in range(99)},
+    )
+    down = {f"server {n}": "reason " * 99 for n in range(99)}
+    for arguments in ({"detail": "full"}, {"query": "wide", "detail": "full", "limit": 20}, {"query": "zzz"}):
+        text = text_of(search_answer(arguments, found, Index(found), SETTINGS, unavailable=down))
+        assert estimate(text) <= 8_000
+        json.loads(text)
+
+
+def test_a_miss_in_one_server_tells_what_others_have(several: Catalog, index: Index) -> None:
+    answer = search(several, index, {"query": "entities", "server": "time"})
+    assert answer["matches"] == []
+    assert "memory__create_entities" in answer["elsewhere"]
+
+
 def test_the_usual_answer_is_small(several: Catalog, index: Index) -> None:
     queries = ["create issue", "list pull requests", "read a file", "current time", "search code", "commit history"]
     sizes = sorted(

@@ -15,6 +15,7 @@ ANSWER_TOKENS = 8_000
 _TOPIC = 80
 _REASON = 200
 _SERVERS = 40
+_DOWN = 15
 
 
 def dump(value: object) -> str:
@@ -89,4 +90,7 @@ def servers(catalog: Catalog, topic_of: TopicOf) -> dict[str, str]:
 def down(unavailable: Mapping[str, str], keys: Sequence[str] | None = None) -> dict[str, str]:
     """The servers that cannot be reached now, with the reason; of all or of `keys`."""
     chosen = sorted(unavailable) if keys is None else [key for key in dict.fromkeys(keys) if key in unavailable]
-    return {one_line(key): shorten(one_line(unavailable[key]), _REASON) for key in chosen}
+    found = {one_line(key): shorten(one_line(unavailable[key]), _REASON) for key in chosen[:_DOWN]}
+    if len(chosen) > _DOWN:
+        found["…"] = f"and {len(chosen) - _DOWN} more servers"
+    return found

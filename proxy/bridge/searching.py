@@ -28,10 +28,14 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 _LEAD = 2.0
 """The first match carries its schema when it scores so many times the second."""
 _LEAD_TOKENS = 600
+_SCHEMA_TOKENS = 5_000
+"""With `detail: full`, a larger schema is left to describe, so that one tool cannot take the whole answer."""
 _MORE = 5
 """Names of further matches: ranks 6 to 10 hold 2 points of recall, and a name costs 8 tokens."""
+_ELSEWHERE = 3
+"""Names from other servers where the one that was asked for has no match."""
 _QUERY = 200
-_EXTRA_TOKENS = 1_500
+_EXTRA_TOKENS = 2_000
 """Kept back from the matches for the other keys of an answer."""
 
 
@@ -156,7 +160,8 @@ class _Answer:
             extra["next_offset"] = end
         if self.server is None and request.offset == 0:
             extra["servers"] = servers(self._catalog, self._topic_of)
-        extra["unavailable"] = down(self._unavailable, None if self.server is None else [self.server])
+        if self.server is not None or request.offset == 0:
+            extra["unavailable"] = down(self._unavailable, None if self.server is None else [self.server])
         if not kept:
             extra["hint"] = f"Nothing from {request.offset} on: there are {len(chosen)} tools."
         return "{" + rows("matches", kept) + f',"total":{len(self._catalog.tools)}' + tail(extra) + "}"
@@ -185,10 +190,12 @@ class _Answer:
             match["risk"] = "destructive"
         if lead or self._request.detail == "full":
             schema = dump(tool.input_schema)
-            if self._request.detail == "full" or estimate(schema) <= _LEAD_TOKENS:
+            size = estimate(schema)
+            if size <= (_LEAD_TOKENS if lead else _SCHEMA_TOKENS):
                 text = f'{dump(match)[:-1]},"inputSchema":{schema}}}'
-                if (tokens := estimate(text)) <= ANSWER_TOKENS - _EXTRA_TOKENS:
-                    return _Line(text, tool.public_name, tokens)
+                return _Line(text, tool.public_name, estimate(text))
+            if not lead:
+                match["omitted"] = f"inputSchema, {size} tokens: see {self._settings.describe_name}"
         text = dump(match)
         return _Line(text, tool.public_name, estimate(text))
 
@@ -210,7 +217,9 @@ class _Answer:
     def _miss(self, query: str, hits: Hits) -> dict[str, object]:
         if hits.matches:
             return {"hint": f"Nothing from {self._request.offset} on: {len(hits.matches)} tools match."}
+        elsewhere = self._index.search(query, _ELSEWHERE).matches if self.server is not None else ()
         return {
+            "elsewhere": [tool.public_name for tool, _ in elsewhere],
             "near": list(near_names(self._catalog, query)),
             "servers": servers(self._catalog, self._topic_of),
             "hint": self._advice(),

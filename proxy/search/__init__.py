@@ -4,7 +4,7 @@ the query covers. Pure; `Index` is built from a view, used by `bridge`, and swap
 Why not `rank-bm25` alone: on the labelled queries of `scripts/retrieval` (R@1/R@5/R@10, `eval_search.py --baseline`)
 
     rank-bm25, same tokenizer, name x3  .685/.867/.919 (656 MCP tools)  .685/.891/.943 (4,247 API operations)
-    this package                        .778/.925/.938                  .820/.953/.975
+    this package                        .778/.925/.940                  .820/.953/.975
 
 because it knows no fields, is linear in the tools (3.7 ms a query for the API; here .4 ms at 9,500 tools), gives zero
 or negative scores in catalogs of one or two tools, and divides by zero in an empty one. An index of 9,500 tools takes
