@@ -18,15 +18,15 @@ LAYERS = [
     {"serving", "upstream", "demo"},
     {"server"},
     {"bridge", "dispatch"},
-    {"listing", "search", "arguments", "guard", "eager", "hints"},
-    {"catalog", "signature"},
+    {"listing", "search", "arguments", "guard", "eager"},
+    {"catalog", "signature", "offers"},
     {"tool", "text", "config", "tokens", "masking"},
-    {"errors", "hosts"},
+    {"errors", "hosts", "caller"},
 ]
 """The rooms of the house from the top down. A room imports from itself, from its own layer and from those below."""
 
 NARROWER = {
-    "upstream": {"catalog", "tool", "config", "text", "masking", "errors"},
+    "upstream": {"catalog", "offers", "tool", "config", "text", "masking", "caller", "errors"},
     "demo": {"config"},
     "hosts": {"errors"},
 }
@@ -39,8 +39,8 @@ ONLY_IMPORTED_BY = {"upstream": {"app", "cli"}, "demo": {"app", "cli"}, "app": {
 
 MAY_IMPORT_MCP = {"server", "serving", "upstream", "demo"}
 PURE = {
-    "arguments", "bridge", "catalog", "config", "eager", "errors", "hints", "hosts", "listing", "masking", "search",
-    "signature", "text", "tokens", "tool",
+    "arguments", "bridge", "caller", "catalog", "config", "eager", "errors", "hosts", "listing", "masking", "offers",
+    "search", "signature", "text", "tokens", "tool",
 }  # fmt: skip
 
 
