@@ -200,3 +200,70 @@ def alive(pid: int) -> bool:
 def pids_in(file: Path) -> list[int]:
     """The process ids that a server has written to a file, one a line, last word."""
     return [int(line.split()[-1]) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+class RawClient:
+    """A client that shows every byte: what the SDK's models would drop or refuse is seen as it came."""
+
+    def __init__(self, running: anyio.abc.Process) -> None:
+        self.process = running
+        self.messages: list[dict[str, Any]] = []
+        self._next = 0
+        self._buffer = b""
+
+    async def send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        await self.process.stdin.send(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    async def begin(self, method: str, params: dict[str, Any] | None = None) -> int:
+        """Send a request; `answer` waits for what comes back."""
+        self._next += 1
+        await self.send({"id": self._next, "method": method, "params": params or {}})
+        return self._next
+
+    async def answer(self, ident: int) -> dict[str, Any]:
+        """Read until the answer to that request is there; everything read is in `messages`."""
+        assert self.process.stdout is not None
+        with anyio.fail_after(PATIENCE):
+            while True:
+                for message in self.messages:
+                    if message.get("id") == ident and "method" not in message:
+                        return message
+                while b"\n" not in self._buffer:
+                    self._buffer += await self.process.stdout.receive()
+                line, self._buffer = self._buffer.split(b"\n", 1)
+                self.messages.append(json.loads(line))
+
+    async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        return await self.answer(await self.begin(method, params))
+
+    async def call(self, name: str, arguments: Any = None) -> dict[str, Any]:
+        """The result of a call through the bridge."""
+        params = {"name": "tool_call", "arguments": {"name": name, "arguments": arguments or {}}}
+        return (await self.request("tools/call", params))["result"]
+
+    async def initialize(self) -> dict[str, Any]:
+        info = {"name": "raw", "version": "0"}
+        version = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
+        result = await self.request("initialize", version)
+        await self.send({"method": "notifications/initialized"})
+        return result
+
+
+@asynccontextmanager
+async def raw_process(
+    folder: Path, servers: Servers, *, environ: Mapping[str, str] | None = None, **root: Any
+) -> AsyncGenerator[RawClient]:
+    """The proxy as its users start it, with a client that shows every byte; the process may end before the block."""
+    command = [sys.executable, "-m", "proxy", "--config", str(write_config(folder, servers, **root))]
+    variables = {**environment(folder), **(environ or {})}
+    async with await anyio.open_process(command, stderr=None, env=variables, cwd=ROOT) as running:
+        try:
+            client = RawClient(running)
+            await client.initialize()
+            yield client
+        finally:
+            if running.returncode is None and running.stdin is not None:
+                await running.stdin.aclose()
+                with anyio.move_on_after(PATIENCE, shield=True):
+                    await running.wait()
