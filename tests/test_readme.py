@@ -107,10 +107,8 @@ def commands() -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in lines if line.strip()]
 
 
-def test_the_readme_shows_every_subcommand() -> None:
-    assert {words[1] for words in commands() if words[0] == "narrow-waist"} == {
-        "check", "list", "search", "describe", "call",
-    }  # fmt: skip
+def test_the_readme_shows_the_first_subcommands_of_a_newcomer() -> None:
+    assert {"check", "list", "search", "describe", "call"} <= {w[1] for w in commands() if w[0] == "narrow-waist"}
 
 
 @pytest.mark.parametrize("words", [w for w in commands() if w[0] == "narrow-waist"], ids=" ".join)
