@@ -3,7 +3,7 @@ the query covers. Pure; `Index` is built from a view, used by `bridge`, and swap
 
 Why not `rank-bm25` alone: on the labelled queries of `scripts/retrieval` (R@1/R@5/R@10, `eval_search.py --baseline`)
 
-    rank-bm25, same tokenizer, name x3  .685/.867/.919 (656 MCP tools)  .685/.891/.943 (4,247 API operations)
+    rank-bm25, same tokenizer, name x3  .686/.867/.919 (656 MCP tools)  .684/.894/.941 (4,247 API operations)
     this package                        .778/.925/.940                  .820/.953/.975
 
 because it knows no fields, is linear in the tools (3.7 ms a query for the API; here .4 ms at 9,500 tools), gives zero
