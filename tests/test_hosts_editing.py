@@ -152,6 +152,11 @@ def test_a_broken_or_foreign_file_is_refused_with_the_place(name: str, text: str
         editor(name).set(text, path, "narrow-waist", ENTRY)
 
 
+def test_a_comment_never_swallows_what_follows_a_removed_entry() -> None:
+    text = '{"mcpServers": { // mine\n  "a": {}}}'
+    assert editor("a.json").remove(text, ["mcpServers"], "a") == '{"mcpServers": { // mine\n  }}'
+
+
 def test_an_unknown_kind_of_file_is_refused() -> None:
     with pytest.raises(HostFileError, match=r"expected a \.json"):
         editor("settings.ini")

@@ -18,6 +18,11 @@ COMMANDS = {
     "describe": ("proxy.cli.tools", "show one tool with its full schema"),
     "call": ("proxy.cli.tools", "call one tool"),
     "check": ("proxy.cli.check", "connect every server and say what is wrong"),
+    "import": ("proxy.cli.importing", "take over the servers that other programs are configured with"),
+    "install": ("proxy.cli.installing", "register this proxy in a program"),
+    "uninstall": ("proxy.cli.installing", "undo an install"),
+    "doctor": ("proxy.cli.doctor", "what each host shows of this proxy, and what to change"),
+    "tokens": ("proxy.cli.tokens", "what the tools cost a model: all of them directly, or through the proxy"),
 }
 
 
@@ -53,7 +58,41 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("arguments", nargs="?", default="{}", help="a JSON object, for instance '{\"limit\": 5}'")
         elif name == "check":
             sub.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        else:
+            _host_options(name, sub)
     return root
+
+
+def _host_options(name: str, sub: argparse.ArgumentParser) -> None:
+    """The options of the commands about hosts and what they show."""
+    hosts = "claude-code, claude-desktop, codex, cursor, gemini, hermes, opencode, vscode, windsurf, zed"
+    if name in ("doctor", "tokens"):
+        if name == "doctor":
+            sub.add_argument("host", nargs="?", help="only this host, in detail; such as claude-code, codex, cursor")
+            sub.add_argument("--text", action="store_true", help="print the exact texts, and where the host cuts them")
+            sub.add_argument("--name", default="narrow-waist", help="what the host calls this proxy")
+        else:
+            sub.add_argument("--client", metavar="NAME", help="as this client (clientInfo.name) would see it")
+        sub.add_argument("--json", action="store_true", help="print JSON instead of tables")
+        return
+    if name == "import":
+        sub.add_argument("host", nargs="*", help=f"only from these: {hosts}")
+        sub.add_argument(
+            "--from", dest="from_file", metavar="FILE", help="read this file of the host instead of its own"
+        )
+    else:
+        sub.add_argument("host", help=f"one of {hosts}")
+        sub.add_argument(
+            "--project", action="store_true", help="the file of the project in this folder, not the user's"
+        )
+        sub.add_argument("--file", metavar="FILE", help="this file instead of the host's own")
+        sub.add_argument("--name", default="narrow-waist", help="what the entry is called")
+        if name == "install":
+            sub.add_argument(
+                "--move", action="store_true", help="move the host's own servers behind the proxy, into upstreams.yaml"
+            )
+    sub.add_argument("-y", "--yes", action="store_true", help="write without asking")
+    sub.add_argument("--dry-run", action="store_true", help="show what would be written, and write nothing")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ What is wrong with one server (an unset variable, say) becomes that server's `pr
 """
 
 from proxy.config.environment import child_environment
-from proxy.config.loader import find, load
+from proxy.config.loader import find, load, user_file
 from proxy.config.settings import Mode, ServerConfig, Settings, ToolSearchConfig, Transport, Validate
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "child_environment",
     "find",
     "load",
+    "user_file",
 ]

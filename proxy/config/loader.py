@@ -49,7 +49,7 @@ def find(
             )
     places = [
         cwd / FILE_NAME,
-        *(folder / "narrow-waist" / FILE_NAME for folder in _user_folders(environ, home, platform)),
+        user_file(environ, home, platform),
     ]
     for path in places:
         if path.is_file():
@@ -62,12 +62,15 @@ def find(
     )
 
 
-def _user_folders(environ: Mapping[str, str], home: Path, platform: str) -> list[Path]:
+def user_file(environ: Mapping[str, str], home: Path, platform: str = sys.platform) -> Path:
+    """The config file in the user's config folder, whether or not it exists."""
     if platform == "darwin":
-        return [home / "Library" / "Application Support"]
-    if platform == "win32":
-        return [Path(environ.get("APPDATA") or home / "AppData" / "Roaming")]
-    return [Path(environ.get("XDG_CONFIG_HOME") or home / ".config")]
+        folder = home / "Library" / "Application Support"
+    elif platform == "win32":
+        folder = Path(environ.get("APPDATA") or home / "AppData" / "Roaming")
+    else:
+        folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    return folder / "narrow-waist" / FILE_NAME
 
 
 def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None = None) -> Settings:

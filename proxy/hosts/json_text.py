@@ -168,6 +168,8 @@ def remove_member(text: str, path: Sequence[str], key: str) -> str:
         start -= 2 if text[start - 2 : start] == "\r\n" else 1
         if member.comma is not None and (rest := _LINE_REST.match(text, end)):
             end = rest.end() if text[end : rest.end()].strip() == "" else end
+        if _comment_ends(text, start) and text[end : end + 2].strip():
+            start = member.start  # what follows on this line must not end up in the comment before
     elif member.comma is not None and place + 1 < len(block.members):
         start, end = member.start, end + len(text[end:]) - len(text[end:].lstrip(" \t"))
     if len(block.members) == 1 and not text[block.start + 1 : start].strip() and not text[end : block.end - 1].strip():
@@ -177,6 +179,12 @@ def remove_member(text: str, path: Sequence[str], key: str) -> str:
             return text[:comma] + text[end:]
         return text[:comma] + text[comma + 1 : start] + text[end:]
     return text[:start] + text[end:]
+
+
+def _comment_ends(text: str, place: int) -> bool:
+    """Whether the line that ends at `place` ends in a `//` comment."""
+    line = text[text.rfind("\n", 0, place) + 1 : place]
+    return "//" in _STRING.sub('""', line)
 
 
 def _descend(root: _Node, path: Sequence[str]) -> tuple[_Node, list[str]]:

@@ -80,7 +80,9 @@ def without_secrets(launch: Launch, server: str, vault: Vault) -> tuple[Launch, 
         return f"{scheme['scheme']} ${{{name}}}" if scheme else f"${{{name}}}"
 
     env = {
-        name: hide(value, name, f"env.{name}") if _secret(name, value) else _address(value, name, f"env.{name}", hide)
+        name: hide(value, name, f"env.{name}")
+        if _secret(name, value)
+        else _address(value, name, name, f"env.{name}", hide)
         for name, value in launch.env.items()
     }
     headers = {
@@ -90,9 +92,12 @@ def without_secrets(launch: Launch, server: str, vault: Vault) -> tuple[Launch, 
         for name, value in launch.headers.items()
     }
     args = tuple(_arguments(launch.args, server, hide))
-    url = None if launch.url is None else _address(launch.url, f"{server}_key", "url", hide)
+    url = None if launch.url is None else _address(launch.url, server, f"{server}_key", "url", hide)
     found = replace(launch, env=env, headers=headers, args=args, url=url)
-    return found, list({e.variable: e for e in [*exports, *_references(found)]}.values())
+    first: dict[str, Export] = {}
+    for export in (*exports, *_references(found)):
+        first.setdefault(export.variable, export)
+    return found, list(first.values())
 
 
 def _references(launch: Launch) -> Iterator[Export]:
@@ -140,16 +145,19 @@ def _arguments(args: tuple[str, ...], server: str, hide: "Hide") -> Iterator[str
         elif "${" not in arg and (_LOOKS.fullmatch(arg) or _RANDOM.fullmatch(arg)):
             yield hide(arg, f"{server}_key", origin)
         else:
-            yield _address(arg, f"{server}_key", origin, hide)
+            yield _address(arg, server, f"{server}_key", origin, hide)
 
 
-def _address(text: str, wanted: str, origin: str, hide: "Hide") -> str:
-    """An address without the password and the keys that may stand in it; any other text as it is."""
+def _address(text: str, prefix: str, wanted: str, origin: str, hide: "Hide") -> str:
+    """An address without the password and the keys that may stand in it; any other text as it is.
+
+    `prefix` begins the names of variables for named parts, `wanted` is the name for a part of the path.
+    """
     if "://" not in text or "${" in text:
         return text
 
     def password(match: re.Match[str]) -> str:
-        return f"{match['user']}:{hide(match['password'], f'{wanted}_password', origin)}@"
+        return f"{match['user']}:{hide(match['password'], f'{prefix}_password', origin)}@"
 
     text = _USERINFO.sub(password, text)
     base, mark, query = text.partition("?")
@@ -167,7 +175,7 @@ def _address(text: str, wanted: str, origin: str, hide: "Hide") -> str:
         plain = pairs[0][1] if pairs else value
         # The value is kept as it is written in the address, so that the reference stands for the same bytes.
         secret = bool(equals) and _secret(name, plain) and quote(plain, safe="") and "${" not in value
-        parts.append(f"{name}={hide(value, f'{wanted}_{name}', origin)}" if secret else part)
+        parts.append(f"{name}={hide(value, f'{prefix}_{name}', origin)}" if secret else part)
     return f"{base}?{'&'.join(parts)}"
 
 
