@@ -1,6 +1,6 @@
 """What the end-to-end tests share: places with their own processes, the proxy as a process, and deadlines.
 
-Every process that a test starts, however indirectly, inherits the TMPDIR of its `Place`; that is how the place finds
+Every process that a test starts, however indirectly, inherits the HOME of its `Place`; that is how the place finds
 them again, whoever their parent is by now, and sees to it that none is left.
 """
 
@@ -116,8 +116,8 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.mark = str(folder / "tmp")
-        (folder / "tmp").mkdir()
+        self.mark = str(folder / "home")
+        (folder / "home").mkdir()
 
     @property
     def cache(self) -> Path:
@@ -125,11 +125,10 @@ class Place:
 
     def environ(self, **more: str) -> dict[str, str]:
         """The environment of every process here; nothing of the person's own configuration or cache is used."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("NARROW_WAIST", "MCP_"))}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("NARROW_WAIST", "MCP_", "XDG_"))}
         return {
             **kept,
-            "HOME": str(self.folder),
-            "TMPDIR": self.mark,
+            "HOME": self.mark,
             "NARROW_WAIST_CACHE": str(self.cache),
             "PYTHONPATH": str(ROOT),
             **more,

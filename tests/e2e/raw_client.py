@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 from harness import PATIENCE, Lines, Place
@@ -155,6 +156,20 @@ class HttpClient(RawClient):
         self, method: str, params: Mapping[str, Any] | None = None, ident: int | None = None
     ) -> Iterator[httpx2.Response]:
         """POST one message and hand out the response before it is read."""
+        headers, body = self._message(method, params, ident)
+        with self.http.stream("POST", self.url, content=body, headers=headers) as response:
+            yield response
+
+    def request_bytes(self, method: str, params: Mapping[str, Any], ident: int) -> bytes:
+        """The same as it goes over a socket, for a client that leaves before there is a response."""
+        headers, body = self._message(method, params, ident)
+        parts = urlsplit(self.url)
+        lines = [f"POST {parts.path} HTTP/1.1", f"host: {parts.netloc}", f"content-length: {len(body)}"]
+        return "\r\n".join([*lines, *(f"{k}: {v}" for k, v in headers.items()), "", ""]).encode() + body
+
+    def _message(
+        self, method: str, params: Mapping[str, Any] | None, ident: int | None
+    ) -> tuple[dict[str, str], bytes]:
         message: Message = {"jsonrpc": "2.0", "method": method, "params": enveloped(self.era, params or {})}
         if ident is not None:
             message["id"] = ident
@@ -163,9 +178,7 @@ class HttpClient(RawClient):
             headers |= {"mcp-protocol-version": self.era, "mcp-method": method}
             if "name" in message["params"]:
                 headers["mcp-name"] = message["params"]["name"]
-        body = json.dumps(message, ensure_ascii=False).encode()
-        with self.http.stream("POST", self.url, content=body, headers=headers) as response:
-            yield response
+        return headers, json.dumps(message, ensure_ascii=False).encode()
 
     def messages(self, response: httpx2.Response) -> Iterator[Message]:
         """The messages of a response, as they come."""

@@ -1,0 +1,207 @@
+"""Progress and cancellation reach through (failure reports C1 and C2)."""
+
+import json
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import pytest
+from harness import (
+    PATIENCE,
+    SERVERS,
+    Daemon,
+    Place,
+    http_server,
+    proxy,
+    python_server,
+    until,
+)
+from mcp import Client
+from raw_client import ERAS, MODERN, HttpClient, RawClient, StdioClient, http, stdio
+
+UPSTREAMS = ("raw-stdio", "sdk-stdio", "sdk-http", "sdk-http-legacy", "sdk-sse")
+WAYS = list(product(("stdio", "http"), ERAS))
+
+
+class Ledger:
+    """What the upstreams wrote down; each waiting call appends to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sdk, self.raw = folder / "sdk-ledger", folder / "raw" / "ledger"
+
+    def waiting(self, upstream: str) -> int:
+        """How many calls of `wait` have begun so far."""
+        if upstream == "raw-stdio":
+            return sum(m.get("params", {}).get("name") == "wait" for m in self._raw())
+        return self._sdk().count("waiting")
+
+    def cancelled(self, upstream: str) -> int:
+        """How many of them were cancelled, under the id they came with."""
+        if upstream == "raw-stdio":
+            sent = {m["id"] for m in self._raw() if m.get("params", {}).get("name") == "wait"}
+            given_up = [m["params"]["requestId"] for m in self._raw() if m["method"] == "notifications/cancelled"]
+            assert set(given_up) <= sent, "the client's own request id was passed on"
+            return len(given_up)
+        return self._sdk().count("cancelled")
+
+    def _sdk(self) -> list[str]:
+        return self.sdk.read_text(encoding="utf-8").splitlines() if self.sdk.exists() else []
+
+    def _raw(self) -> list[dict[str, Any]]:
+        lines = self.raw.read_text(encoding="utf-8").splitlines() if self.raw.exists() else []
+        return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def ledger(shared_place: Place) -> Ledger:
+    return Ledger(shared_place.folder)
+
+
+@pytest.fixture(scope="module")
+def config(shared_place: Place, ledger: Ledger) -> Iterator[Path]:
+    script = str(SERVERS / "sdk_server.py")
+    with ExitStack() as stack:
+        streamable = stack.enter_context(http_server(shared_place, sys.executable, script, str(ledger.sdk), "http"))
+        sse = stack.enter_context(http_server(shared_place, sys.executable, script, str(ledger.sdk), "sse"))
+        servers = {
+            "raw-stdio": python_server("raw_server", str(ledger.raw.parent)),
+            "sdk-stdio": python_server("sdk_server", str(ledger.sdk)),
+            "sdk-http": {"url": f"http://127.0.0.1:{streamable}/mcp"},
+            "sdk-http-legacy": {"url": f"http://127.0.0.1:{streamable}/mcp", "mode": "legacy"},
+            "sdk-sse": {"url": f"http://127.0.0.1:{sse}/sse", "transport": "sse"},
+        }
+        yield shared_place.config(servers, first_list_wait=PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def daemon(shared_place: Place, config: Path) -> Iterator[Daemon]:
+    with Daemon(shared_place, "--config", str(config)) as running:
+        yield running
+
+
+@pytest.fixture(params=WAYS, ids=["-".join(way) for way in WAYS], scope="module")
+def client(request: pytest.FixtureRequest, shared_place: Place, config: Path, daemon: Daemon) -> Iterator[RawClient]:
+    transport, era = request.param
+    connect: AbstractContextManager[RawClient] = (
+        stdio(shared_place, proxy("--config", str(config)), era) if transport == "stdio" else http(daemon.url, era)
+    )
+    with connect as connected:
+        yield connected
+
+
+@pytest.mark.parametrize("bridge", [True, False], ids=["tool_call", "direct"])
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_all_progress_arrives_under_the_clients_token_and_before_the_result(
+    client: RawClient, upstream: str, bridge: bool
+) -> None:
+    token = f"token-{upstream}-{bridge}"
+    before = len(client.seen)
+    send = client.through if bridge else client.call
+    answer = send(f"{upstream}__count", {}, _meta={"progressToken": token})
+    seen = client.seen[before:]
+    steps = [m["params"] for m in seen if m.get("method") == "notifications/progress"]
+    assert [(s["progressToken"], s["progress"], s["total"]) for s in steps] == [(token, n, 5.0) for n in range(1, 6)]
+    assert [s["message"] for s in steps] == [f"step {n}" for n in range(1, 6)]
+    assert seen[-1] == answer and not answer["result"].get("isError")
+    if upstream == "raw-stdio":
+        assert [s["x-own"] for s in steps] == [1, 2, 3, 4, 5], "an unknown field was lost"
+
+
+def test_without_a_token_no_progress_is_sent(client: RawClient) -> None:
+    before = len(client.seen)
+    client.through("raw-stdio__count")
+    assert not [m for m in client.seen[before:] if "method" in m]
+
+
+def begin(client: RawClient, upstream: str) -> AbstractContextManager[Any]:
+    """Send a call that never ends; leaving the block cancels it the way of the client's transport and era."""
+    params = {"name": "tool_call", "arguments": {"name": f"{upstream}__wait"}}
+    if isinstance(client, StdioClient):
+        return cancelled_by_notification(client, client.start("tools/call", params))
+    assert isinstance(client, HttpClient)
+    return vanishing(client, params) if client.era == MODERN else cancelled_by_post(client, params)
+
+
+@contextmanager
+def cancelled_by_notification(client: RawClient, ident: int) -> Iterator[None]:
+    yield
+    client.notify("notifications/cancelled", {"requestId": ident, "reason": "changed my mind"})
+
+
+@contextmanager
+def cancelled_by_post(client: HttpClient, params: dict[str, Any]) -> Iterator[None]:
+    ident = next(client.ids)
+    with client.stream("tools/call", params, ident), cancelled_by_notification(client, ident):
+        yield
+
+
+@contextmanager
+def vanishing(client: HttpClient, params: dict[str, Any]) -> Iterator[None]:
+    """A client of 2026-07-28 cancels by closing the connection, here before a byte of the response has come."""
+    with socket.create_connection(("127.0.0.1", urlsplit(client.url).port)) as sock:
+        sock.sendall(client.request_bytes("tools/call", params, next(client.ids)))
+        yield
+
+
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_a_cancelled_call_is_cancelled_at_the_upstream(client: RawClient, upstream: str, ledger: Ledger) -> None:
+    waiting, cancelled = ledger.waiting(upstream), ledger.cancelled(upstream)
+    with begin(client, upstream):
+        until(lambda: ledger.waiting(upstream) > waiting, "the call reaches the upstream")
+    until(lambda: ledger.cancelled(upstream) > cancelled, "the cancellation reaches the upstream")
+    assert not client.through("raw-stdio__pid")["result"].get("isError"), "the connection did not survive"
+
+
+def test_a_session_that_is_deleted_cancels_its_calls(daemon: Daemon, ledger: Ledger) -> None:
+    waiting, cancelled = ledger.waiting("sdk-http"), ledger.cancelled("sdk-http")
+    with http(daemon.url) as client:
+        call = {"name": "tool_call", "arguments": {"name": "sdk-http__wait"}}
+        with client.stream("tools/call", call, ident=77):
+            until(lambda: ledger.waiting("sdk-http") > waiting, "the call reaches the upstream")
+            assert client.http.delete(client.url, headers=client.session).status_code == 200
+            until(lambda: ledger.cancelled("sdk-http") > cancelled, "the cancellation reaches the upstream")
+
+
+def test_a_client_over_stdio_that_goes_away_cancels_its_calls(
+    shared_place: Place, config: Path, ledger: Ledger
+) -> None:
+    waiting, cancelled = ledger.waiting("sdk-http"), ledger.cancelled("sdk-http")
+    with stdio(shared_place, proxy("--config", str(config))) as client:
+        client.start("tools/call", {"name": "tool_call", "arguments": {"name": "sdk-http__wait"}})
+        until(lambda: ledger.waiting("sdk-http") > waiting, "the call reaches the upstream")
+    until(lambda: ledger.cancelled("sdk-http") > cancelled, "the cancellation reaches the upstream")
+
+
+async def in_thread(condition: Callable[[], bool], what: str) -> None:
+    await anyio.to_thread.run_sync(until, condition, what)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_progress_and_cancel_of_the_sdks_client(mode: str, daemon: Daemon, ledger: Ledger) -> None:
+    steps: list[float] = []
+    fifth = anyio.Event()
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        steps.append(progress)
+        if progress == 5:
+            fifth.set()
+
+    with anyio.fail_after(PATIENCE):
+        async with Client(daemon.url, mode=mode) as client:
+            arguments = {"name": "sdk-http__count", "arguments": {}}
+            await client.call_tool("tool_call", arguments, progress_callback=on_progress)
+            await fifth.wait()  # its callbacks may trail the result by a tick
+            assert steps == [1, 2, 3, 4, 5]
+            waiting, cancelled = ledger.waiting("sdk-http"), ledger.cancelled("sdk-http")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.call_tool, "tool_call", {"name": "sdk-http__wait", "arguments": {}})
+                await in_thread(lambda: ledger.waiting("sdk-http") > waiting, "the call reaches the upstream")
+                tasks.cancel_scope.cancel()
+            await in_thread(lambda: ledger.cancelled("sdk-http") > cancelled, "the cancellation reaches the upstream")
