@@ -8,17 +8,19 @@ from pathlib import Path
 from proxy.config.document import Node, present, read
 from proxy.config.environment import OWN_PYTHON
 from proxy.config.fields import Reader, unknown_key
+from proxy.config.hosts_block import host_table
 from proxy.config.search_block import search_settings
 from proxy.config.servers import server
 from proxy.config.settings import ServerConfig, Settings, ToolSearchConfig
 from proxy.errors import ConfigError
+from proxy.hosts import HostTable
 
 VARIABLE = "NARROW_WAIST_CONFIG"
 FILE_NAME = "upstreams.yaml"
 
 STRICT_BLOCKS = ("servers", "mcp_servers")
-ROOT_KEYS = (*STRICT_BLOCKS, "mcpServers", "tool_search", "tools", "first_list_wait", "allowed_hosts")
-RESERVED = ("toolsets", "profiles", "hosts", "guard", "storage")
+ROOT_KEYS = (*STRICT_BLOCKS, "mcpServers", "tool_search", "tools", "first_list_wait", "allowed_hosts", "hosts")
+RESERVED = ("toolsets", "profiles", "guard", "storage")
 """Root keys with a meaning to come. Passing over one in silence could leave a person less protected than they think."""
 
 _FOREIGN_BLOCKS = ("mcpServers", "servers", "mcp_servers", "mcp", "context_servers", "amp.mcpServers")
@@ -108,6 +110,7 @@ def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None
         warnings.append(f"{path}: no servers are configured; add one below `servers:`")
     return Settings(
         servers=tuple(servers[key] for key in sorted(servers)),
+        hosts=_hosts(root, path, environ, warnings, lenient=is_json),
         tool_search=_tool_search(root, path, environ, warnings, lenient=is_json),
         first_list_wait=reader.number(root.items.get("first_list_wait"), Settings.first_list_wait, 0),
         allowed_hosts=reader.texts(root.items.get("allowed_hosts")) or (),
@@ -140,7 +143,7 @@ def _refuse_reserved(node: Node, reader: Reader, key: str) -> None:
 def _json_blocks(root: Node, reader: Reader, warnings: list[str]) -> list[tuple[Node, bool]]:
     """Where a client's file keeps its servers: under one of the known keys, else the root is a bare map of servers."""
     blocks: list[Node] = []
-    own = {"tool_search", "tools", "first_list_wait", "allowed_hosts"}
+    own = {"tool_search", "tools", "first_list_wait", "allowed_hosts", "hosts"}
     used = {"inputs", "$schema"} | own
     for key in _FOREIGN_BLOCKS:
         node = root.items.get(key)
@@ -164,6 +167,18 @@ def _json_blocks(root: Node, reader: Reader, warnings: list[str]) -> list[tuple[
 
 def _is_server(node: Node) -> bool:
     return any(not n.is_map for k, n in node.items.items() if k in _LAUNCH)
+
+
+def _hosts(root: Node, path: Path, environ: Mapping[str, str], warnings: list[str], *, lenient: bool) -> HostTable:
+    """What is wrong in the table of hosts costs texts, not servers: it is an error in YAML and a warning in JSON."""
+
+    def wrong(message: str) -> None:
+        if not lenient:
+            raise ConfigError(message)
+        warnings.append(message)
+
+    reader = Reader(path, environ, wrong, wrong)
+    return host_table(root.items.get("hosts"), reader, reader.complain)
 
 
 def _tool_search(

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from proxy.hosts import HostTable
+
 Transport = Literal["stdio", "http", "sse"]
 Mode = Literal["auto", "legacy", "modern"]
 Validate = Literal["strict", "warn", "off"]
@@ -86,5 +88,6 @@ class Settings:
     tool_search: ToolSearchConfig = field(default_factory=ToolSearchConfig)
     first_list_wait: float = 1.0
     allowed_hosts: tuple[str, ...] = ()
+    hosts: HostTable = field(default_factory=HostTable)
     path: Path | None = None
     warnings: tuple[str, ...] = ()
