@@ -91,16 +91,23 @@ async def serve_http(
     host, port = sock.getsockname()[:2]
     log.warning("listening on http://%s:%d/mcp (SSE at /sse)", f"[{host}]" if ":" in host else host, port)
 
-    def stop() -> None:
-        runner.should_exit = True
-        server.close_streams()
+    async with anyio.create_task_group() as tasks, anyio.create_task_group() as behind:
 
-    async with anyio.create_task_group() as tasks:
-        for each in background:
-            tasks.start_soon(each)
+        def stop() -> None:
+            # Both at once: open streams and stubborn upstreams take their seconds side by side, not in turn.
+            runner.should_exit = True
+            server.close_streams()
+            behind.cancel_scope.cancel()
+
+        async def serve() -> None:
+            await runner.serve([sock])
+            behind.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
+
         tasks.start_soon(stop_on_signal, stop)
-        await runner.serve(sockets=[sock])
-        tasks.cancel_scope.cancel()
+        tasks.start_soon(serve)
+        for each in background:
+            behind.start_soon(each)
 
 
 def _application(server: ProxyServer) -> Any:
