@@ -6,6 +6,7 @@ hostile server that speaks HTTP.
 """
 
 import contextlib
+import inspect
 import json
 import os
 import sys
@@ -179,10 +180,13 @@ async def http_server(script: str, *args: object) -> AsyncGenerator[HttpServer]:
                 running.kill()
 
 
-async def eventually(condition: Callable[[], object], patience: float = PATIENCE) -> None:
-    """Wait until `condition` holds, for what tells nobody when it does (files, processes)."""
+async def eventually(condition: Callable[[], Any], patience: float = PATIENCE) -> None:
+    """Wait until `condition` (a function, async or not) holds, for what tells nobody when it does."""
     with anyio.fail_after(patience):
-        while not condition():  # noqa: ASYNC110
+        while True:
+            held = condition()
+            if await held if inspect.isawaitable(held) else held:
+                return
             await anyio.sleep(0.02)
 
 

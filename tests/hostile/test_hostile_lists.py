@@ -3,11 +3,12 @@
 import json
 import logging
 import re
+from collections.abc import Awaitable
 from pathlib import Path
 
 import anyio
 import pytest
-from hostile_proxy import GOOD, Proxy, hostile, in_process, text_of
+from hostile_proxy import GOOD, Proxy, eventually, hostile, in_process, text_of
 
 ODD = 29
 """Tools of `odd_names`."""
@@ -105,29 +106,28 @@ async def lists(proxy: Proxy) -> int:
     return int(await proxy.text("changing__stats"))
 
 
+async def finds_extra(proxy: Proxy) -> bool:
+    return "changing__extra_1" in await proxy.finds("extra tool number")
+
+
+async def not_(found: Awaitable[bool]) -> bool:
+    return not await found
+
+
 async def test_a_changed_list_is_read_again_and_announced_once(tmp_path: Path) -> None:
     """P3."""
     async with in_process(tmp_path, {"changing": hostile("list_changed"), "good": GOOD}) as proxy:
         await proxy.tried()
         before = await proxy.tools()
         await proxy.text("changing__grow")
-        with anyio.fail_after(10):
-            while "changing__extra_1" not in await proxy.finds("extra tool number"):
-                await anyio.sleep(0.02)
+        await eventually(lambda: finds_extra(proxy))
         assert await proxy.text("changing__extra_1") == "extra_1: 1 extra"
-        with anyio.fail_after(10):
-            while not proxy.notifications:
-                await anyio.sleep(0.02)
+        await eventually(lambda: proxy.notifications)
         assert await proxy.tools() != before
         await proxy.text("changing__shrink")
-        with anyio.fail_after(10):
-            while "changing__extra_1" in await proxy.finds("extra tool number"):
-                await anyio.sleep(0.02)
-        gone = await proxy.refusal("changing__extra_1")
-        assert "no tool" in gone
-        with anyio.fail_after(10):
-            while len(proxy.notifications) < 2:
-                await anyio.sleep(0.02)
+        await eventually(lambda: not_(finds_extra(proxy)))
+        assert "no tool" in await proxy.refusal("changing__extra_1")
+        await eventually(lambda: len(proxy.notifications) > 1)
         assert await proxy.tools() == before
         assert proxy.notifications == ["notifications/tools/list_changed"] * 2
 
@@ -139,9 +139,11 @@ async def test_a_storm_of_changes_without_a_change_is_read_once_and_told_to_nobo
         await proxy.tools()
         before = await lists(proxy)
         await proxy.text("changing__storm")
-        with anyio.fail_after(10):
-            while await lists(proxy) == before:
-                await anyio.sleep(0.05)
+
+        async def read_again() -> bool:
+            return await lists(proxy) > before
+
+        await eventually(read_again)
         assert await lists(proxy) - before <= 3
         await anyio.sleep(2.5)  # the announcer's own delay: nothing may come after it
         assert not proxy.notifications

@@ -203,9 +203,11 @@ async def test_a_cancelled_call_is_cancelled_upstream_under_the_upstreams_id(tmp
             tasks.start_soon(job)
             await started.wait()
             tasks.cancel_scope.cancel()
-        with anyio.fail_after(5):
-            while len(await cancellations(proxy)) != 1:
-                pass
+
+        async def cancelled() -> bool:
+            return len(await cancellations(proxy)) == 1
+
+        await eventually(cancelled, patience=5)
         assert isinstance((await cancellations(proxy))[0], int)
         assert json.loads(await proxy.text("jobs__seen"))["finished"] == 0
         assert await proxy.text("good__echo", {"text": "hi"}) == "hi"

@@ -6,7 +6,6 @@ import logging
 import time
 from pathlib import Path
 
-import anyio
 import pytest
 from hostile_proxy import GOOD, alive, eventually, hostile, in_process, pids_in, process
 
@@ -112,9 +111,7 @@ async def test_a_server_that_dies_of_the_probe_is_started_again_for_the_old_era(
     """T12: one process more at most, and the era is remembered."""
     servers = {"old": hostile("exit_on_discover", connect_timeout=CONNECTED)}
     async with in_process(tmp_path, servers) as proxy:
-        with anyio.fail_after(10):
-            while proxy.connection("old").state != "ready":
-                await anyio.sleep(0.02)
+        await eventually(lambda: proxy.connection("old").state == "ready")
         assert await proxy.text("old__legacy_tool") == "legacy ok"
         assert proxy.connection("old")._attempts == 1
     async with in_process(tmp_path, servers) as proxy:
