@@ -22,7 +22,8 @@ can carry hidden text), the two that choose text or emoji style excepted."""
 
 class _Shown(dict[int, int | None]):
     """For `str.translate`: what is shown of a character. Filled as characters come; asking Unicode for each one of a
-    long text took 1 s per MB."""
+    long text took 1 s per MB.
+    """
 
     def __missing__(self, code: int) -> int | None:
         ch = chr(code)

@@ -1,7 +1,7 @@
 """Calls: sending requests on whatever session a connection has, and what may be done again.
 
-What may have run is never sent twice. A request that provably did not run (never sent, session forgotten, rejected
-for its headers) is sent once more.
+What may have run is never sent twice. A request that provably did not run is sent once more where that can help:
+when there is another session by then (the first was lost, or forgotten), or when it was rejected for its headers.
 """
 
 from collections.abc import Mapping
@@ -78,7 +78,7 @@ class Calls:
         try:
             return await self._send(method, params, on_progress)
         except UpstreamFailure as failure:
-            if failure.may_have_run:
+            if failure.may_have_run or await self._connection.verified(await self._connection.ready()) is session:
                 raise
         except RpcError as error:
             if error.code != HEADER_MISMATCH:

@@ -22,7 +22,7 @@ from proxy.errors import RpcError, UpstreamFailure
 from proxy.masking import mask
 from proxy.text import one_line, shorten
 from proxy.upstream.discovery import Session, list_tools, listen, negotiate
-from proxy.upstream.failure import ConnectError, describe
+from proxy.upstream.failure import ConnectError, describe, single
 from proxy.upstream.http import open_http, open_sse
 from proxy.upstream.peer import METHOD_NOT_FOUND, Peer
 from proxy.upstream.reaper import Reaper
@@ -134,7 +134,7 @@ class Connection:
                 try:
                     await self._serve()
                 except Exception as caught:
-                    error = caught
+                    error = single(caught)
                 was_ready = self._session is not None
                 self._session = None
                 if self._lost.is_set() and was_ready:

@@ -14,6 +14,16 @@ class ConnectError(NarrowWaistError):
         self.permanent = permanent
 
 
+def single(error: Exception) -> Exception:
+    """What a transport's task group has wrapped: the one error inside, where there is just one."""
+    while isinstance(error, ExceptionGroup):
+        group = cast("ExceptionGroup[Exception]", error)
+        if len(group.exceptions) != 1:
+            break
+        error = group.exceptions[0]
+    return error
+
+
 def describe(error: BaseException) -> str:
     """One line for any failure; groups of one are opened."""
     if isinstance(error, BaseExceptionGroup):

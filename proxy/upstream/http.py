@@ -227,6 +227,11 @@ class _Streams:
         while self._outbox.statistics().current_buffer_used > DRAIN_AT and not self._peer.closed.is_set():
             await self._short.wait()
 
+    def close(self) -> None:
+        """Nothing is sent any more."""
+        self._send.close()
+        self._outbox.close()
+
     async def pump(self, write: Any) -> None:
         """Hand queued messages to the SDK's transport."""
         try:
@@ -293,6 +298,7 @@ async def open_http(config: ServerConfig, peer: Peer, on_lost: OnLost, on_suspec
         finally:
             peer.close("the proxy closed the connection")
             await client.end_session(config.url)
+            streams.close()
             tasks.cancel_scope.cancel()
 
 
