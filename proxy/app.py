@@ -4,7 +4,6 @@ What depends on the catalog (index, listing, tool lists) is pure and kept by the
 thread when the catalog has changed, or at the first need, and never on the path of a call.
 """
 
-import json
 import logging
 import subprocess
 from collections.abc import AsyncGenerator, Mapping
@@ -21,13 +20,13 @@ from proxy.arguments import direct, unwrap
 from proxy.catalog import Catalog, NotFound, Server
 from proxy.config import Settings
 from proxy.dispatch import Caller, Dispatcher, error_result, failed
-from proxy.eager import shown
+from proxy.eager import fits_below, shown
 from proxy.errors import Refused, UpstreamFailure
-from proxy.hosts import HostRow, row_for
+from proxy.hosts import HostRow
 from proxy.listing import Listing, TextCache, lines, render
 from proxy.search import Index
 from proxy.server import ProxyServer
-from proxy.tokens import Counts, child_argv, decode_answer, encode_request, estimate
+from proxy.tokens import Counts, child_argv, decode_answer, encode_request
 from proxy.upstream.fleet import Fleet
 from proxy.upstream.snapshot import Snapshot, default_folder
 
@@ -44,7 +43,7 @@ class App:
             settings = replace(settings, servers=tuple(replace(s, lazy=False) for s in settings.servers))
         self.settings = settings
         self.announce_changes = search.announce_changes != "never"
-        row_for(None, search.host_row)
+        settings.hosts.row_for(None, search.host_row)
         self._snapshot = Snapshot(default_folder(environ))
         self.fleet = Fleet(settings, environ, self._snapshot)
         self.dispatcher = Dispatcher(
@@ -56,7 +55,10 @@ class App:
         self._counts = Counts(self._snapshot.load_counts() if search.tokenizer == "o200k" else None)
         self._texts = TextCache()
         configured = Catalog(Server(s.key, topic=s.description) for s in settings.servers if s.enabled)
-        self._instructions = bridge.instructions(search, configured)
+        self._configured = configured
+        self._small = False
+        """Whether all schemas together are small enough to be shown without the bridge."""
+        self._weigh()
         self._making = anyio.Lock()
         self._index: tuple[str, Index] | None = None
         self._listings: dict[tuple[str, str, bool], Listing] = {}
@@ -85,7 +87,13 @@ class App:
             yield self
             tasks.cancel_scope.cancel()
 
+    def _weigh(self) -> None:
+        """Judge the size of what is known; within 20 % above the limit the last judgement holds."""
+        below = self.settings.tool_search.eager_below_tokens
+        self._small = fits_below(self.catalog.tools, below, before=self._small)
+
     def _catalog_changed(self) -> None:
+        self._weigh()
         self._counted = anyio.Event()
         self._dirty.set()
 
@@ -159,24 +167,30 @@ class App:
         return self._row(client).name
 
     def _row(self, client: str | None) -> HostRow:
-        return row_for(client, self.settings.tool_search.host_row)
+        return self.settings.hosts.row_for(client, self.settings.tool_search.host_row)
 
     @property
     def bridged(self) -> bool:
         """Whether the three tools are shown."""
-        search, catalog = self.settings.tool_search, self.catalog
+        search = self.settings.tool_search
         if search.enabled != "auto":
             return search.enabled == "on"
         configs = [s for s in self.settings.servers if s.enabled]
         if all(not s.lazy for s in configs):
             return False
-        return not 0 < _schema_tokens(catalog) < search.eager_below_tokens
+        return not self._small
 
     def instructions(self, client: str | None) -> str:
-        """The server's instructions: from the config alone, so that they are the same whatever is up."""
+        """The server's instructions: from the config alone, so that they are the same whatever is up.
+
+        The topics of the servers are in them only for hosts that may show no description at the start.
+        """
         if not self.bridged:
             return ""
-        return self._instructions
+        row = self._row(client)
+        return bridge.instructions(
+            self.settings.tool_search, self._configured, limit=row.instructions, topics=row.deferred
+        )
 
     async def tools(self, client: str | None) -> list[dict[str, Any]]:
         """The tools shown to a client: the bridge, then eager tools by public name."""
@@ -288,8 +302,3 @@ class App:
             for key, c in self.fleet.connections.items()
         }
         return {"version": __version__, "tools": len(self.catalog.tools), "servers": servers}
-
-
-def _schema_tokens(catalog: Catalog) -> int:
-    """About what all tools cost when they are sent whole."""
-    return sum(estimate(json.dumps(t.raw, ensure_ascii=False)) for t in catalog.tools)

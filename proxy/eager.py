@@ -5,14 +5,37 @@ D2, D5). What they would refuse is mended in a copy where that cannot change the
 cannot be mended stays behind the bridge. Behind the bridge nothing is ever changed.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from proxy.tokens import estimate
 from proxy.tool import Tool
 
 COMBINATORS = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "$ref")
 """At the root of an inputSchema Anthropic, OpenAI and Bedrock refuse these."""
+
+
+HYSTERESIS_PCT = 20
+"""How far a catalog that is shown whole may grow beyond the limit before the bridge comes back. Going from one to the
+other costs every client its prompt cache, so a catalog at the limit must not do it with every tool that comes or
+goes."""
+
+
+def fits_below(tools: Iterable[Tool], below: int, *, before: bool) -> bool:
+    """Whether all schemas of `tools` together are smaller than `below` tokens (estimated), so that no bridge is needed.
+
+    `before` is the last judgement: what did fit goes on fitting until it is 20 % above the limit. Nothing fits where
+    nothing is known.
+    """
+    limit = below * (100 + HYSTERESIS_PCT) // 100 if before else below
+    total = 0
+    for tool in tools if below else ():
+        total += estimate(json.dumps(tool.raw, ensure_ascii=False))
+        if total >= limit:  # a large catalog is not measured to its end
+            return False
+    return total > 0
 
 
 @dataclass(frozen=True)

@@ -120,25 +120,32 @@ def _schemas(settings: ToolSearchConfig) -> dict[str, dict[str, Any]]:
     }
 
 
-def instructions(settings: ToolSearchConfig, catalog: Catalog) -> str:
+def instructions(settings: ToolSearchConfig, catalog: Catalog, *, limit: int | None = None, topics: bool = True) -> str:
     """The server instructions: names and topics of the servers in view, never what is up or how many tools there are.
 
-    The first line stands alone in 250 characters; the whole has at most 2,000.
+    The first line stands alone in 250 UTF-16 units; the whole has at most 2,000, or `limit` if that is less ("" where
+    not even a first line fits). Without `topics` the servers are only named, in the first line: for hosts whose model
+    reads the topics in the listing.
     """
+    room = _INSTRUCTIONS if limit is None else min(limit, _INSTRUCTIONS)
     keys = [one_line(key) for key in catalog.servers]
     start = "Gateway to other MCP servers"
     end = f". When a task needs a tool that you do not see, call {settings.search_name} of this server first."
-    lines = [
-        f"{start}{_some(keys, _FIRST_LINE - len(start + end))}{end}",
-        f"Search with {settings.search_name} of this server (verb + product noun, a few words, one capability per "
-        f"query) before you say that something cannot be done; run what it finds with {settings.call_name}; "
-        f"{settings.describe_name} shows a tool's whole schema.",
-    ]
-    topics = [s for s in catalog.servers.values() if s.topic]
-    parts = [f"\n- {one_line(s.key)}: {first_sentence(s.topic or '', _TOPIC)}" for s in topics]
+    first = f"{start}{_some(keys, min(room, _FIRST_LINE) - len(start + end))}{end}"
+    text = (
+        f"{first}\nSearch with {settings.search_name} of this server (verb + product noun, a few words, one capability "
+        f"per query) before you say that something cannot be done; run what it finds with {settings.call_name}; "
+        f"{settings.describe_name} shows a tool's whole schema."
+    )
+    if _units(text) > room:
+        return first if _units(first) <= room else ""
+    if not topics:
+        return text
+    told = [s for s in catalog.servers.values() if s.topic]
+    parts = [f"\n- {one_line(s.key)}: {first_sentence(s.topic or '', _TOPIC)}" for s in told]
     others = [one_line(s.key) for s in catalog.servers.values() if not s.topic]
     parts += [f", {key}" if number else f"\nAlso: {key}" for number, key in enumerate(others)]
-    return _as_many("\n".join(lines), parts, _INSTRUCTIONS)
+    return _as_many(text, parts, room)
 
 
 def _as_many(text: str, parts: list[str], limit: int) -> str:
@@ -146,18 +153,18 @@ def _as_many(text: str, parts: list[str], limit: int) -> str:
     for number, part in enumerate(parts):
         more = f"\n… and {len(parts) - number} more servers"
         last = number + 1 == len(parts)
-        if len(text) + len(part) + (0 if last else len(more)) > limit:
-            return text + more
+        if _units(text + part) + (0 if last else _units(more)) > limit:
+            return text + more if _units(text + more) <= limit else text
         text += part
     return text
 
 
 def _some(keys: Iterable[str], room: int) -> str:
-    """` (a, b, c and 4 more)` in at most `room` characters."""
+    """` (a, b, c and 4 more)` in at most `room` UTF-16 units."""
     names = list(keys)
     for count in range(len(names), 0, -1):
         rest = len(names) - count
         text = f" ({', '.join(names[:count])}{f' and {rest} more' if rest else ''})"
-        if len(text) <= room:
+        if _units(text) <= room:
             return text
     return ""
