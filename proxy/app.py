@@ -6,6 +6,7 @@ thread when the catalog has changed, or at the first need, and never on the path
 
 import logging
 import subprocess
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,17 +18,20 @@ import anyio.to_thread
 
 from proxy import __version__, bridge
 from proxy.arguments import direct, unwrap
+from proxy.caller import Caller, Origin
 from proxy.catalog import Catalog, NotFound, Server
 from proxy.config import Settings
-from proxy.dispatch import Caller, Dispatcher, error_result, failed
+from proxy.dispatch import Dispatcher, error_result, failed
 from proxy.eager import fits_below, shown
 from proxy.errors import Refused, UpstreamFailure
 from proxy.hosts import HostRow
 from proxy.listing import Listing, TextCache, lines, render
+from proxy.offers import Offers
 from proxy.search import Index
 from proxy.server import ProxyServer
 from proxy.tokens import Counts, child_argv, decode_answer, encode_request
 from proxy.upstream.fleet import Fleet
+from proxy.upstream.questions import Clients
 from proxy.upstream.snapshot import Snapshot, default_folder
 
 log = logging.getLogger(__name__)
@@ -36,8 +40,12 @@ log = logging.getLogger(__name__)
 class App:
     """One proxy: a fleet of upstreams, what is known of their tools, and the server that shows them."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
-        """`settings` as loaded; raises ConfigError for a host row that does not exist."""
+    def __init__(self, settings: Settings, environ: Mapping[str, str], clients: int | None = 0) -> None:
+        """`clients`: how many there can be, 0 for the command line, 1 over stdio, None for a daemon.
+
+        Raises:
+            ConfigError: `host_row` does not exist.
+        """
         search = settings.tool_search
         if search.enabled == "off":
             settings = replace(settings, servers=tuple(replace(s, lazy=False) for s in settings.servers))
@@ -45,7 +53,8 @@ class App:
         self.announce_changes = search.announce_changes != "never"
         settings.hosts.row_for(None, search.host_row)
         self._snapshot = Snapshot(default_folder(environ))
-        self.fleet = Fleet(settings, environ, self._snapshot)
+        self._clients = Clients(clients)
+        self.fleet = Fleet(settings, environ, self._snapshot, self._clients)
         self.dispatcher = Dispatcher(
             self.fleet,
             {s.key: s for s in settings.servers},
@@ -68,7 +77,10 @@ class App:
         self._counted = anyio.Event()
         """Set while every text of the current catalog has its exact count, or never will."""
         self._listed_once = self._waited = False
+        self._updated: deque[str] = deque()
+        self._news = anyio.Event()
         self.fleet.on_change(self._catalog_changed)
+        self.fleet.on_updated(self._resource_updated)
 
     # Life.
 
@@ -78,6 +90,7 @@ class App:
             tasks.start_soon(self.fleet.run)
             tasks.start_soon(self.server.announce)
             tasks.start_soon(self._keep_up)
+            tasks.start_soon(self._pass_on_updates)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator["App"]:
@@ -96,6 +109,18 @@ class App:
         self._weigh()
         self._counted = anyio.Event()
         self._dirty.set()
+
+    def _resource_updated(self, uri: str) -> None:
+        self._updated.append(uri)
+        self._news.set()
+
+    async def _pass_on_updates(self) -> None:
+        """Tell the clients that have subscribed to a resource that it has changed."""
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            while self._updated:
+                await self.server.changes.updated(self._updated.popleft())
 
     async def _keep_up(self) -> None:
         """After each change: prepare index and texts, count exactly what is new, then say so."""
@@ -233,6 +258,35 @@ class App:
                     index = await anyio.to_thread.run_sync(partial(Index, catalog, words))
                     self._index = (catalog.hash, index)
         return self._index[1]
+
+    @property
+    def offers(self) -> Offers:
+        """Resources and prompts of all servers."""
+        return self.fleet.offers
+
+    def client_is_there(self, origin: Origin) -> None:
+        """A client has said who it is, so that servers can be told what it can do."""
+        self._clients.is_there(origin)
+
+    # Requests other than calls.
+
+    async def request(
+        self, server: str, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
+    ) -> dict[str, Any]:
+        """Send a request for a resource, a prompt or a completion to its server."""
+        return await self.fleet.request(server, method, params, meta, caller)
+
+    async def subscribe(self, server: str, uri: str) -> None:
+        """One more client wants to know of changes of a resource."""
+        await self.fleet.subscribe(server, uri)
+
+    async def unsubscribe(self, server: str, uri: str) -> None:
+        """One client less."""
+        await self.fleet.unsubscribe(server, uri)
+
+    async def set_log_level(self, level: str) -> None:
+        """The least level of log messages that any client wants."""
+        await self.fleet.set_log_level(level)
 
     # Calls.
 

@@ -14,9 +14,13 @@ from functools import cached_property
 from typing import Any
 
 from proxy.config import ServerConfig
+from proxy.text import first_sentence
 from proxy.tool import Tool, public_name
 
 log = logging.getLogger(__name__)
+
+TOPIC = 240
+"""Characters of a topic that the server says of itself; what the person configured is kept whole."""
 
 SEPARATORS = (".", "/", ":", "__")
 """What models put between server and raw name."""
@@ -30,7 +34,9 @@ class Server:
     tools: tuple[Tool, ...] = ()
     """Sorted by raw name; without what is excluded or denied."""
     topic: str | None = None
-    """The configured description, else `serverInfo.description`, untouched."""
+    """The configured description, else the first sentence of `serverInfo.description`."""
+    eager: bool = False
+    """All its tools are eager, by its config; so it is absent from the listing even while its list is unknown."""
     known: bool = True
     """False while no list of this server was ever seen."""
     denied: frozenset[str] = frozenset()
@@ -72,7 +78,7 @@ def make_server(
             public.add(shown)
             tools[name] = Tool(config.key, name, raw, shown, eager=not config.lazy or _any(config.pinned, name))
     ordered = tuple(sorted(tools.values(), key=lambda t: t.name))
-    topic = config.description or info_description
+    topic = config.description or (info_description and first_sentence(info_description, TOPIC))
     digest = hashlib.sha256()
     for part in (config.key, topic or "", "known" if raw_tools is not None else "", *sorted(denied)):
         digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
@@ -83,6 +89,7 @@ def make_server(
         key=config.key,
         tools=ordered,
         topic=topic,
+        eager=not config.lazy,
         known=raw_tools is not None,
         denied=frozenset(denied),
         hash=digest.hexdigest(),

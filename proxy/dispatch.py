@@ -9,12 +9,12 @@ neither framing nor protocol era. Until a guard is configured, `ask` and `bound`
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from proxy.arguments import Request, Validators, choose
+from proxy.caller import Caller
 from proxy.catalog import Catalog, NotFound
 from proxy.config import ServerConfig, ToolSearchConfig, Validate
 from proxy.errors import Refused, RpcError, UpstreamFailure
@@ -22,8 +22,6 @@ from proxy.search import unknown_name
 from proxy.tool import Tool
 
 log = logging.getLogger(__name__)
-
-OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 CLIENT_CODES = frozenset({-32042, -32021})
 """Errors that ask something of the client itself (URL elicitation, a missing capability): unchanged either way."""
@@ -36,23 +34,11 @@ class Upstreams(Protocol):
         self,
         tool: Tool,
         arguments: Mapping[str, Any] | None,
-        *,
-        meta: Mapping[str, Any] | None = None,
-        on_progress: OnProgress | None = None,
+        meta: Mapping[str, Any],
+        caller: Caller,
     ) -> dict[str, Any]:
         """The upstream's result as it came; raises RpcError or UpstreamFailure."""
         ...
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Who calls, and how."""
-
-    client: str | None = None
-    """`clientInfo.name`."""
-    bridge: bool = False
-    """Through `tool_call`: an upstream's JSON-RPC error becomes a result that the model can read."""
-    on_progress: OnProgress | None = None
 
 
 class Dispatcher:
@@ -79,7 +65,7 @@ class Dispatcher:
         try:
             tool = self._resolve(view, request.name)
             arguments = choose(request, tool, self._validators, self._mode(tool), self._bridge)
-            result = await self._upstreams.call_tool(tool, arguments, meta=meta, on_progress=caller.on_progress)
+            result = await self._upstreams.call_tool(tool, arguments, meta, caller)
             if result.get("isError") is True:
                 outcome = "isError"
             return result

@@ -73,7 +73,7 @@ def _row(connection: Connection, server: Server, listing: Listing | None) -> Row
     notes = [] if connection.state == "ready" else [connection.reason]
     tail = list(connection.stderr.lines)[-3:] if connection.state != "ready" else []
     notes += [f"stderr: {line}" for line in tail if line not in connection.reason]
-    notes += connection.warnings
+    notes += connection.lists.warnings
     for tool in server.tools:
         if tool.eager and (found := shown(tool)).notes:
             left_out = "" if found.tool is not None else "not shown to clients: "

@@ -19,13 +19,13 @@ def run(options: argparse.Namespace) -> int:
     config = settings(options)
     set_up_logging(logging.INFO, config, verbose=options.verbose)
     if options.http is None:
-        anyio.run(_stdio, App(config, os.environ))
+        anyio.run(_stdio, App(config, os.environ, clients=1))
         return 0
     from proxy.serving.http import DEFAULT, address, listener
 
     token = _token(options.token_file)
     host, port = address(options.http or DEFAULT, token=token, allowed_hosts=config.allowed_hosts)
-    anyio.run(_http, App(config, os.environ), listener(host, port), token)
+    anyio.run(_http, App(config, os.environ, clients=None), listener(host, port), token)
     return 0
 
 

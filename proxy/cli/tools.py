@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 
 from proxy.app import App
+from proxy.caller import Caller
 from proxy.catalog import Server
 from proxy.cli.common import set_up_logging, settings
-from proxy.dispatch import Caller
 from proxy.text import first_sentence
 
 CLIENT = "narrow-waist-cli"

@@ -20,7 +20,7 @@ RESERVED_KEY = "narrow_waist"
 KEYS = (
     "command", "args", "env", "cwd", "url", "headers", "transport", "description", "tools", "deny", "pinned", "lazy",
     "enabled", "timeout", "connect_timeout", "max_concurrency", "mode", "validate", "inherit_env", "retry", "start",
-    "idle_timeout",
+    "idle_timeout", "session", "resources", "prompts", "client_requests",
 )  # fmt: skip
 _TOOLS_KEYS = ("include", "exclude")
 
@@ -37,6 +37,8 @@ _TRANSPORTS: Mapping[str, str] = {
 }  # fmt: skip
 _LENIENT_TRANSPORTS: Mapping[str, str] = {**_TRANSPORTS, "local": "stdio", "remote": "http"}
 _MODES: Mapping[str, str] = {"auto": "auto", "legacy": "legacy", "modern": "modern"}
+_SESSIONS: Mapping[str, str] = {"shared": "shared", "per_client": "per_client"}
+_CLIENT_REQUESTS = ("elicitation", "sampling", "roots")
 _STARTS: Mapping[str, str] = {"eager": "eager", "lazy": "lazy"}
 _VALIDATE: Mapping[str, str] = {
     "strict": "strict",
@@ -135,6 +137,10 @@ def server(
         inherit_env=_inherit_env(block, read),
         retry=read.boolean(block.get("retry"), False),
         start=cast(Literal["eager", "lazy"], read.choice(block.get("start"), _STARTS, "eager")),
+        session=cast(Literal["shared", "per_client"], read.choice(block.get("session"), _SESSIONS, "shared")),
+        resources=read.boolean(block.get("resources"), True),
+        prompts=read.boolean(block.get("prompts"), True),
+        client_requests=_client_requests(block, read),
         idle_timeout=read.number(block.get("idle_timeout"), 300.0, 0),
         launch_hash=_launch_hash(block, transport, file),
         secrets=secret_parts({*env.values(), *headers.values(), *read.secrets}),
@@ -270,6 +276,16 @@ def _inherit_env(block: _Block, read: Reader) -> bool | tuple[str, ...]:
     if node is not None and node.is_list:
         return read.texts(node) or ()
     return read.boolean(node, False, "expected true, false or a list of variables")
+
+
+def _client_requests(block: _Block, read: Reader) -> tuple[str, ...]:
+    node = block.get("client_requests")
+    given = read.texts(node)
+    if given is None or node is None:
+        return ServerConfig.client_requests
+    if unknown := [name for name in given if name not in _CLIENT_REQUESTS]:
+        read.complain(node, f"expected some of {', '.join(_CLIENT_REQUESTS)}, not {unknown[0]!r}")
+    return tuple(name for name in given if name in _CLIENT_REQUESTS)
 
 
 def _launch_hash(block: _Block, transport: Transport, file: Path) -> str:

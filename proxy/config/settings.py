@@ -42,6 +42,13 @@ class ServerConfig:
     retry: bool = False
     start: Literal["eager", "lazy"] = "eager"
     """lazy: connected only when a tool of it is called (and once, while its list is unknown)."""
+    session: Literal["shared", "per_client"] = "shared"
+    """per_client: each client connection gets its own session (a browser, a shell)."""
+    resources: bool = True
+    prompts: bool = True
+    """Whether the server's resources and prompts are offered to clients."""
+    client_requests: tuple[str, ...] = ("elicitation", "sampling")
+    """What the server may ask of clients that can answer; roots change what some servers serve, so only if asked."""
     idle_timeout: float = 300.0
     """Seconds without a call after which a lazily started server is stopped again; 0: never."""
     launch_hash: str = ""

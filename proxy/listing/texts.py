@@ -49,7 +49,7 @@ def server_texts(server: Server) -> ServerTexts | None:
     A server whose list was never seen is named with `?` for a count, so that a model knows that it exists.
     """
     names = shown(server)
-    if not names and server.known:
+    if not names and (server.known or server.eager):
         return None
     name, count = shown_key(server), str(len(names)) if server.known else "?"
     found = groups(names)

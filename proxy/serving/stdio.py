@@ -13,7 +13,7 @@ from proxy.serving.pipes import client_pipes
 
 log = logging.getLogger(__name__)
 
-PARENT_POLL = 1.0
+PARENT_POLL = 0.25
 """Seconds between looks at who our parent is: a second net, should somebody else hold our stdin open."""
 
 

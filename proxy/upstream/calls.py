@@ -6,23 +6,27 @@ when there is another session by then (the first was lost, or forgotten), or whe
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 import anyio
+from mcp_types import LOG_LEVEL_META_KEY
 
+from proxy.caller import Caller, Origin
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.masking import mask
 from proxy.upstream.breaker import Breaker
 from proxy.upstream.connection import Connection
-from proxy.upstream.peer import OnProgress
+from proxy.upstream.session import Session
 
 HEADER_MISMATCH = -32020
 PROTOCOL_META = "io.modelcontextprotocol/"
 """Prefix of the `_meta` keys that describe one hop and never travel on."""
+MAX_ROUNDS = 10
+"""How often one call may ask its client for more."""
 
 
 class Calls:
-    """The calls of one upstream."""
+    """The requests of clients to one upstream."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -30,37 +34,26 @@ class Calls:
         limit = connection.config.max_concurrency
         self._slots: Any = anyio.Semaphore(limit) if limit > 0 else nullcontext()
 
-    async def tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None,
-        *,
-        meta: Mapping[str, Any] | None = None,
-        on_progress: OnProgress | None = None,
+    async def request(
+        self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
     ) -> dict[str, Any]:
-        """Call the tool `name` (raw) and return the result dict as it came.
+        """Send a request and return the result dict as it came.
 
-        `meta` is the caller's `_meta`; what belongs to the caller's own hop is left out.
+        `meta` is the caller's `_meta`; what belongs to the caller's own hop is left out. A stateless upstream that
+        asks for input of a handshake client gets it by asking that client live.
 
         Raises:
             RpcError: the upstream answered with a JSON-RPC error.
             UpstreamFailure: it did not answer.
         """
-        params: dict[str, Any] = {"name": name}
-        if arguments is not None:
-            params["arguments"] = arguments
-        forwarded = {k: v for k, v in (meta or {}).items() if k != "progressToken" and not k.startswith(PROTOCOL_META)}
-        if forwarded:
-            params["_meta"] = forwarded
-        return await self._request("tools/call", params, on_progress)
-
-    async def _request(self, method: str, params: dict[str, Any], on_progress: OnProgress | None) -> dict[str, Any]:
+        forwarded = {k: v for k, v in meta.items() if k != "progressToken" and not k.startswith(PROTOCOL_META)}
+        params = {**params, "_meta": forwarded} if forwarded else dict(params)
         self._breaker.check()
         config = self._connection.config
         try:
             async with self._slots:
-                with self._connection.in_use():
-                    result = await self._twice_if_unsent(method, params, on_progress)
+                with self._connection.questions.call_of(caller.origin):
+                    result = await self._with_answers(method, params, caller)
         except UpstreamFailure as failure:
             self._breaker.failed(failure.reason)
             reason = mask(failure.reason, config.secrets)
@@ -68,24 +61,64 @@ class Calls:
         except RpcError:
             self._breaker.answered()
             raise
+        finally:
+            self._connection.used()
         self._breaker.answered()
         return result
 
-    async def _twice_if_unsent(
-        self, method: str, params: dict[str, Any], on_progress: OnProgress | None
-    ) -> dict[str, Any]:
+    async def _with_answers(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        result = await self._twice_if_unsent(method, params, caller)
+        origin = caller.origin
+        for _ in range(MAX_ROUNDS):
+            if result.get("resultType") != "input_required" or origin is None or origin.stateless:
+                break
+            try:
+                answers = await _asked(result, origin)
+            except RpcError:
+                break  # the client cannot answer; the result says what was asked
+            caller = Caller(caller.client, caller.bridge, caller.on_progress, origin, answers)
+            result = await self._twice_if_unsent(method, params, caller)
+        return result
+
+    async def _twice_if_unsent(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         session = await self._connection.ready()
         try:
-            return await self._send(method, params, on_progress)
+            return await self._send(method, params, caller)
         except UpstreamFailure as failure:
             if failure.may_have_run or await self._connection.verified(await self._connection.ready()) is session:
                 raise
         except RpcError as error:
             if error.code != HEADER_MISMATCH:
                 raise
-            await self._connection.relist(session)  # rejected before it ran: the tool's schema has changed
-        return await self._send(method, params, on_progress)
+            await self._connection.lists.read(session)  # rejected before it ran: the tool's schema has changed
+        return await self._send(method, params, caller)
 
-    async def _send(self, method: str, params: dict[str, Any], on_progress: OnProgress | None) -> dict[str, Any]:
-        session = await self._connection.verified(await self._connection.ready())
-        return await session.request(method, params, timeout=self._connection.config.timeout, on_progress=on_progress)
+    async def _send(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        session: Session = await self._connection.verified(await self._connection.ready())
+        capabilities: dict[str, Any] = {}
+        origin = caller.origin
+        if session.modern:
+            params = {**params, **caller.answers}
+            if origin is not None:
+                capabilities = self._connection.questions.allowed(origin.capabilities)
+                if origin.log_level is not None:
+                    params["_meta"] = {**params.get("_meta", {}), LOG_LEVEL_META_KEY: origin.log_level}
+        return await session.request(
+            method,
+            params,
+            timeout=self._connection.config.timeout,
+            on_progress=caller.on_progress,
+            capabilities=capabilities,
+        )
+
+
+async def _asked(result: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
+    """Ask a handshake client what a stateless upstream wants to know; raises RpcError where it cannot answer."""
+    answers: dict[str, Any] = {}
+    requests = result.get("inputRequests")
+    for key, request in (cast(dict[str, Any], requests) if isinstance(requests, dict) else {}).items():
+        answers[key] = await origin.ask(request["method"], request.get("params") or {})
+    again: dict[str, Any] = {"inputResponses": answers} if answers else {}
+    if "requestState" in result:
+        again["requestState"] = result["requestState"]
+    return again

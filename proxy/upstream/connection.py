@@ -5,28 +5,30 @@
 The last good list survives every disconnect. `calls.py` sends on the session that `ready` gives.
 """
 
+import asyncio
 import logging
 import math
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import anyio
-import anyio.to_thread
 
 from proxy.config import Mode, ServerConfig, child_environment
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.masking import mask
 from proxy.text import one_line, shorten
-from proxy.upstream.discovery import Session, list_tools, listen, negotiate
 from proxy.upstream.failure import ConnectError, describe, single
 from proxy.upstream.http import open_http, open_sse
+from proxy.upstream.lists import Lists
 from proxy.upstream.peer import METHOD_NOT_FOUND, Peer
+from proxy.upstream.questions import Clients, Questions
 from proxy.upstream.reaper import Reaper
-from proxy.upstream.snapshot import Entry, Snapshot
+from proxy.upstream.session import Session, negotiate
+from proxy.upstream.snapshot import Snapshot
 from proxy.upstream.stdio import StderrTail, open_stdio
 
 log = logging.getLogger(__name__)
@@ -40,10 +42,6 @@ START_DELAY = 2.0
 """Seconds in which the first client is answered before servers known from disk take the processor to start."""
 MIN_RETRY = 1.0
 """Seconds between attempts that calls may ask for."""
-COALESCE = 0.25
-"""Seconds in which many `list_changed` count as one."""
-RELIST_EVERY = 600.0
-"""Seconds between re-lists over HTTP, whose push channel can end silently; +-20 %."""
 PING_TIMEOUT = 5.0
 LOST_GRACE = 10.0
 """Seconds that calls in flight keep a connection whose session is lost."""
@@ -59,16 +57,17 @@ class Connection:
     environ: Mapping[str, str]
     snapshot: Snapshot
     reaper: Reaper
+    clients: Clients
     on_change: Callable[["Connection"], None]
+    on_updated: Callable[["Connection", str], None]
+    """Called with the URI of a resource that has changed."""
     state: State = "stopped"
     reason: str = ""
     """Why it is not ready, in words; "" while it is."""
     next_try: float | None = None
     """`time.time()` of the next attempt."""
-    tools: list[dict[str, Any]] | None = None
-    """The last good list; None while none was ever seen."""
-    info: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    warnings: list[str] = field(default_factory=list[str])
+    log_level: str | None = None
+    """The least level of log messages that any client asked for."""
     connect_seconds: float | None = None
     """How long the last successful connect took."""
 
@@ -80,23 +79,23 @@ class Connection:
         self._tried_at = -math.inf
         self._changed = anyio.Event()
         self._wake = anyio.Event()
-        self._relist = anyio.Event()
         self._lost = anyio.Event()
         self._suspect = False
         self._verifying = anyio.Lock()
         self._closing = self._idle = False
-        self._active = 0
         self._last_used = -math.inf
-        self._kept = self.snapshot.load(self.config)
-        if self._kept is not None:
-            self.tools, self.info, self.state = self._kept.tools, self._kept.info, "known"
-            if self._era == "auto" and self._kept.modern is not None:
-                self._era = "modern" if self._kept.modern else "legacy"
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.questions = Questions(self.config, self.clients, self._mask)
+        self.lists = Lists(self.config, self.snapshot, lambda: self.on_change(self))
+        if self.lists.found is not None:
+            self.state = "known"
+            if self._era == "auto" and self.lists.modern is not None:
+                self._era = "modern" if self.lists.modern else "legacy"
 
     @property
     def settled(self) -> bool:
         """Whether the list is known, or at least one attempt has failed."""
-        return self.tools is not None or (self._attempts > 0 and self.state == "failed")
+        return self.lists.found is not None or (self._attempts > 0 and self.state == "failed")
 
     @property
     def trouble(self) -> str:
@@ -156,7 +155,7 @@ class Connection:
 
     async def _until_wanted(self) -> None:
         """A server known from disk need not start before the client has been answered, a lazy one before a call."""
-        if self.tools is not None:
+        if self.lists.found is not None:
             with anyio.move_on_after(math.inf if self.config.start == "lazy" else START_DELAY):
                 await self._wake.wait()
 
@@ -176,7 +175,7 @@ class Connection:
         self.next_try = None
 
     async def _serve(self) -> None:
-        peer = Peer(self.config.key, self._on_notification)
+        peer = Peer(self.config.key, self._on_notification, self.questions.answer)
         began = anyio.current_time()
         late = f"not ready within {self.config.connect_timeout:g} s (connect_timeout)"
         reason = "connection lost"
@@ -186,14 +185,14 @@ class Connection:
             async with self._open(peer):
                 try:
                     session = await self._negotiate(peer)
-                    await self.relist(session)
+                    await self.lists.read(session)
                     budget.deadline = math.inf
                     self.connect_seconds = anyio.current_time() - began
                     self._session, self._suspect = session, False
+                    await self.send_log_level(session)
                     self._set("ready", "")
                     async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(self._relist_loop, session)
-                        tasks.start_soon(self._listen_loop, session)
+                        tasks.start_soon(self.lists.keep, session)
                         await self._until_ended(peer)
                         tasks.cancel_scope.cancel()
                     reason = peer.reason
@@ -234,7 +233,7 @@ class Connection:
     async def _stop_when_idle(self, peer: Peer) -> None:
         self._last_used = max(self._last_used, anyio.current_time())
         left = self.config.idle_timeout
-        while left > 0 or self._active:
+        while left > 0 or self.questions.busy:
             await anyio.sleep(max(left, 0.05))
             left = self._last_used + self.config.idle_timeout - anyio.current_time()
         self._idle = True
@@ -242,7 +241,7 @@ class Connection:
 
     async def _negotiate(self, peer: Peer) -> Session:
         try:
-            session = await negotiate(peer, self._era)
+            session = await negotiate(peer, self._era, self.questions.declared)
         except (ConnectError, UpstreamFailure) as error:
             if self.config.mode == "auto":
                 if self._era == "modern":
@@ -291,54 +290,18 @@ class Connection:
     def _mask(self, text: str) -> str:
         return mask(text, self.config.secrets)
 
-    # The list.
-
-    async def relist(self, session: Session) -> None:
-        """Read the list again; raises what a request raises."""
-        tools, warnings = await list_tools(session)
-        for warning in warnings:
-            if warning not in self.warnings:
-                log.warning("server %r: %s", self.config.key, warning)
-        self.warnings = warnings
-        if tools != self.tools or session.info != self.info:
-            self.tools, self.info = tools, session.info
-            self.on_change(self)
-        entry = Entry(tools, session.info, session.modern)
-        if entry != self._kept:
-            self._kept = entry
-            await anyio.to_thread.run_sync(self.snapshot.save, self.config, entry, abandon_on_cancel=True)
-
-    async def _relist_loop(self, session: Session) -> None:
-        while True:
-            every = RELIST_EVERY * random.uniform(0.8, 1.2) if self.config.transport != "stdio" else math.inf
-            with anyio.move_on_after(every):
-                await self._relist.wait()
-                await anyio.sleep(COALESCE)
-            self._relist = anyio.Event()
-            try:
-                with anyio.fail_after(self.config.connect_timeout):
-                    await self.relist(session)
-            except (RpcError, UpstreamFailure, TimeoutError) as error:
-                log.warning("server %r: could not read its tools again: %s", self.config.key, describe(error))
-
-    async def _listen_loop(self, session: Session) -> None:
-        tools = session.capabilities.get("tools")
-        if not session.modern or not isinstance(tools, dict) or not tools.get("listChanged"):  # pyright: ignore[reportUnknownMemberType]
-            return
-        delay = 1.0
-        while True:
-            opened = anyio.current_time()
-            await listen(session)
-            delay = 1.0 if anyio.current_time() - opened > PROVEN else min(BACKOFF_CAP, delay * 2)
-            await anyio.sleep(delay)
-            self._relist.set()  # there is no replay: what was missed is read
-
     def _on_notification(self, method: str, params: Mapping[str, Any]) -> None:
-        if method == "notifications/tools/list_changed":
-            self._relist.set()
+        if method.endswith("/list_changed"):
+            self.lists.stale()
         elif method == "notifications/message":
-            text = params.get("data")
-            log.info("server %r says: %s", self.config.key, self._mask(shorten(one_line(str(text)), 300)))
+            self._background(self.questions.log_message(params))
+        elif method == "notifications/resources/updated" and isinstance(uri := params.get("uri"), str):
+            self.on_updated(self, uri)
+
+    def _background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # What calls need: any task, concurrently.
 
@@ -367,19 +330,26 @@ class Connection:
         assert self._session is not None
         return self._session
 
+    @property
+    def session(self) -> Session | None:
+        """The session, if it is usable now."""
+        return self._session if self._usable() else None
+
+    async def send_log_level(self, session: Session) -> None:
+        """Pass on which log messages clients want, where the server can be told."""
+        if self.log_level is not None and not session.modern and "logging" in session.capabilities:
+            try:
+                await session.request("logging/setLevel", {"level": self.log_level}, timeout=PING_TIMEOUT)
+            except (RpcError, UpstreamFailure) as error:
+                log.debug("server %r: could not set its log level: %s", self.config.key, describe(error))
+
     def wake(self) -> None:
         """Connect now rather than later."""
         self._wake.set()
 
-    @contextmanager
-    def in_use(self) -> Generator[None]:
-        """Hold off the idle time-out during a call."""
-        self._active += 1
-        try:
-            yield
-        finally:
-            self._active -= 1
-            self._last_used = anyio.current_time()
+    def used(self) -> None:
+        """A call has ended: the idle time starts anew."""
+        self._last_used = anyio.current_time()
 
     def _usable(self) -> bool:
         return self._session is not None and not self._session.peer.closed.is_set() and not self._lost.is_set()

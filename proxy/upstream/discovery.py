@@ -1,253 +1,130 @@
-"""From a fresh connection to a usable one: the protocol era, who the server is, and all it lists.
+"""Everything a server lists, all pages, read leniently entry by entry; raw dicts throughout."""
 
-`negotiate` speaks both eras on one connection (`server/discover` of 2026-07-28, the `initialize` handshake of
-2024-11-05 .. 2025-11-25); `list_tools` reads every page leniently, tool by tool.
-"""
-
-import asyncio
 import logging
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from mcp.shared.inbound import encode_header_value, find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
-from mcp_types import (
-    CLIENT_CAPABILITIES_META_KEY,
-    CLIENT_INFO_META_KEY,
-    PROTOCOL_VERSION_META_KEY,
-    SERVER_INFO_META_KEY,
-)
-from mcp_types.version import (
-    HANDSHAKE_PROTOCOL_VERSIONS,
-    LATEST_HANDSHAKE_VERSION,
-    LATEST_MODERN_VERSION,
-    MODERN_PROTOCOL_VERSIONS,
-)
+from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 
-from proxy import __version__
-from proxy.config import Mode
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.text import one_line, shorten
-from proxy.upstream.failure import ConnectError
-from proxy.upstream.peer import OnProgress, Peer
+from proxy.upstream.session import HeaderMap, Session
 
 log = logging.getLogger(__name__)
 
-CLIENT_INFO = {"name": "narrow-waist", "version": __version__}
-PROBE_PATIENCE = 5.0
-"""Seconds a server may take to answer `server/discover` before `initialize` is sent as well. Old servers that ignore
-the probe cost this much once (the era is remembered); slow starters (12 of 92 need more than 11 s) still get both."""
 MAX_PAGES = 1_000
 
-HeaderMap = Mapping[tuple[str, ...], str]
+Raw = dict[str, Any]
 
 
 @dataclass
-class Session:
-    """A negotiated connection: adds what the era asks for to each request."""
+class Found:
+    """What a server lists."""
 
-    peer: Peer
-    version: str
-    info: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """`serverInfo` as sent."""
+    tools: list[Raw] = field(default_factory=list[Raw])
+    resources: list[Raw] = field(default_factory=list[Raw])
+    templates: list[Raw] = field(default_factory=list[Raw])
+    prompts: list[Raw] = field(default_factory=list[Raw])
     capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    instructions: str | None = None
-    header_maps: dict[str, HeaderMap] = field(default_factory=dict[str, HeaderMap])
-    """Raw tool name -> which argument goes into which `Mcp-Param-*` header (2026-07-28 over HTTP)."""
-
-    @property
-    def modern(self) -> bool:
-        """Whether the connection speaks the stateless era."""
-        return self.version in MODERN_PROTOCOL_VERSIONS
-
-    async def request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        timeout: float = math.inf,
-        on_progress: OnProgress | None = None,
-        capabilities: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        """Send a request in the negotiated era; raises what `Peer.request` raises."""
-        params = dict(params or {})
-        return await self.peer.request(
-            method,
-            _stamped(params, self.version, capabilities) if self.modern else params,
-            timeout=timeout,
-            on_progress=on_progress,
-            headers=self._headers(method, params),
-        )
-
-    def _headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
-        headers = {"mcp-protocol-version": self.version}
-        if self.modern:
-            headers["mcp-method"] = method
-            name = params.get("name") or params.get("uri")
-            if isinstance(name, str):
-                headers["mcp-name"] = encode_header_value(name)
-            if method == "tools/call" and (header_map := self.header_maps.get(cast(str, name))):
-                headers |= mcp_param_headers(header_map, params.get("arguments") or {})
-        return headers
+    """As the server declared them."""
 
 
-def _stamped(params: Mapping[str, Any], version: str, capabilities: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    meta: dict[str, Any] = {
-        **(params.get("_meta") or {}),
-        PROTOCOL_VERSION_META_KEY: version,
-        CLIENT_INFO_META_KEY: CLIENT_INFO,
-        CLIENT_CAPABILITIES_META_KEY: dict(capabilities or {}),
-    }
-    return {**params, "_meta": meta}
+async def discover(session: Session, *, resources: bool, prompts: bool) -> tuple[Found, list[str]]:
+    """All lists of a server, and warnings in words. Sets `session.header_maps`.
 
-
-async def negotiate(peer: Peer, mode: Mode) -> Session:
-    """Agree on an era and a version.
-
-    `auto` asks with `server/discover` first; anything but a positive answer leads to `initialize`. A server that is
-    silent for `PROBE_PATIENCE` seconds gets both, and its first good answer counts.
+    Lists other than the tools are read where they are wanted and declared; one that fails costs a warning.
 
     Raises:
-        ConnectError: the server speaks no version of ours, or refuses.
-        UpstreamFailure: the connection ended or gave no answer.
+        RpcError, UpstreamFailure: the tools could not be read at all.
     """
-    if mode == "legacy":
-        return await _initialize(peer)
-    probe = asyncio.ensure_future(_discover(peer))
-    try:
-        done, _ = await asyncio.wait({probe}, timeout=None if mode == "modern" else PROBE_PATIENCE)
-        if done:
-            try:
-                return probe.result()
-            except (RpcError, ConnectError) as error:
-                if mode == "modern":
-                    raise ConnectError(
-                        f"the server does not speak {LATEST_MODERN_VERSION}: {error}", permanent=True
-                    ) from None
-            return await _initialize(peer)
-        handshake = asyncio.ensure_future(_initialize(peer))
-        try:
-            return await _first_good(probe, handshake)
-        finally:
-            handshake.cancel()
-    finally:
-        probe.cancel()
-
-
-async def _first_good(*tries: "asyncio.Future[Session]") -> Session:
-    waiting = set(tries)
-    last: BaseException | None = None
-    while waiting:
-        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for each in done:
-            if (last := each.exception()) is None:
-                return each.result()
-    assert last is not None
-    raise last
-
-
-async def _discover(peer: Peer) -> Session:
-    headers = {"mcp-protocol-version": LATEST_MODERN_VERSION, "mcp-method": "server/discover"}
-    result = await peer.request(
-        "server/discover", _stamped({}, LATEST_MODERN_VERSION), headers=headers, cancellable=False
-    )
-    supported = result.get("supportedVersions")
-    versions = cast(list[object], supported) if isinstance(supported, list) else []
-    mutual = [v for v in MODERN_PROTOCOL_VERSIONS if v in versions]
-    if not mutual:
-        raise ConnectError("no version in common")
-    meta = _mapping(result.get("_meta"))
-    return Session(
-        peer,
-        mutual[-1],
-        _mapping(meta.get(SERVER_INFO_META_KEY) or result.get("serverInfo")),
-        _mapping(result.get("capabilities")),
-        _text(result.get("instructions")),
-    )
-
-
-async def _initialize(peer: Peer) -> Session:
-    params = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": {}, "clientInfo": CLIENT_INFO}
-    try:
-        result = await peer.request("initialize", params, cancellable=False)
-    except RpcError as error:
-        raise ConnectError(f"the server refused to initialize: {shorten(one_line(str(error)), 300)}") from None
-    version = result.get("protocolVersion")
-    if version not in HANDSHAKE_PROTOCOL_VERSIONS:
-        said = shorten(one_line(repr(version)), 60)
-        raise ConnectError(f"not an MCP server of a version we speak (protocolVersion {said})", permanent=True)
-    peer.notify("notifications/initialized", headers={"mcp-protocol-version": version})
-    return Session(
-        peer,
-        version,
-        _mapping(result.get("serverInfo")),
-        _mapping(result.get("capabilities")),
-        _text(result.get("instructions")),
-    )
-
-
-async def list_tools(session: Session) -> tuple[list[dict[str, Any]], list[str]]:
-    """All pages of `tools/list` as raw dicts, and warnings in words.
-
-    A tool without a string name is left out with a warning and hurts no other. A cursor that comes again, or an
-    error after the first page, ends the list with what was read. Sets `session.header_maps`.
-
-    Raises:
-        RpcError, UpstreamFailure: as for any request; an RpcError only where the first page fails.
-    """
-    tools: list[dict[str, Any]] = []
     warnings: list[str] = []
+    found = Found(capabilities=session.capabilities)
+    found.tools = _usable_tools(session, await _tools(session, warnings), warnings)
+    lists = [
+        ("resources/list", "resources", "uri", resources and "resources" in session.capabilities),
+        ("resources/templates/list", "templates", "uriTemplate", resources and "resources" in session.capabilities),
+        ("prompts/list", "prompts", "name", prompts and "prompts" in session.capabilities),
+    ]
+    for method, attribute, key, wanted in lists:
+        if wanted:
+            try:
+                setattr(found, attribute, await _pages(session, method, key, warnings))
+            except RpcError as error:
+                if attribute != "templates":  # many servers with resources have none, and say so with an error
+                    warnings.append(f"{method} failed: {shorten(one_line(str(error)), 120)}")
+    return found, warnings
+
+
+async def _tools(session: Session, warnings: list[str]) -> list[Raw]:
+    try:
+        return await _pages(session, "tools/list", "name", warnings)
+    except RpcError:
+        if "tools" in session.capabilities or not session.capabilities:
+            raise
+        return []  # a server of resources or prompts alone
+
+
+def _usable_tools(session: Session, tools: list[Raw], warnings: list[str]) -> list[Raw]:
+    """In the stateless era clients MUST drop a tool whose `x-mcp-header` marks are invalid."""
+    if not session.modern:
+        return tools
     maps: dict[str, HeaderMap] = {}
+    kept: list[Raw] = []
+    for tool in tools:
+        schema = tool.get("inputSchema")
+        if "x-mcp-header" in str(schema):
+            if (why := find_invalid_x_mcp_header(schema)) is not None:
+                warnings.append(f"left out {tool['name']!r}: {why}")
+                continue
+            maps[tool["name"]] = x_mcp_header_map(schema)
+        kept.append(tool)
+    session.header_maps = maps
+    return kept
+
+
+async def _pages(session: Session, method: str, key: str, warnings: list[str]) -> list[Raw]:
+    """All entries of a paginated list that have a string `key`.
+
+    A cursor that comes again, or an error after the first page, ends the list with what was read.
+    """
+    entries: list[Raw] = []
+    name = {"resources/templates/list": "resourceTemplates"}.get(method, method.partition("/")[0])
     cursor: str | None = None
     seen: set[str] = set()
     for page in range(MAX_PAGES):
         try:
-            result = await session.request("tools/list", {"cursor": cursor} if cursor is not None else None)
+            result = await session.request(method, {"cursor": cursor} if cursor is not None else None)
         except RpcError as error:
             if page == 0:
                 raise
-            warnings.append(
-                f"page {page + 1} of its tools failed ({shorten(one_line(str(error)), 120)}); kept {len(tools)}"
-            )
+            why = shorten(one_line(str(error)), 120)
+            warnings.append(f"page {page + 1} of {method} failed ({why}); kept {len(entries)}")
             break
-        raw_tools = result.get("tools")
-        for raw in cast(list[object], raw_tools) if isinstance(raw_tools, list) else []:
-            if not isinstance(raw, dict) or not isinstance(cast(dict[str, Any], raw).get("name"), str):
-                warnings.append(f"left out a tool without a name: {shorten(one_line(repr(cast(object, raw))), 100)}")
-                continue
-            tool = cast(dict[str, Any], raw)
-            if session.modern and "x-mcp-header" in str(tool.get("inputSchema")):
-                if (why := find_invalid_x_mcp_header(tool["inputSchema"])) is not None:
-                    warnings.append(f"left out {tool['name']!r}: {why}")  # 2026-07-28: clients MUST drop it
-                    continue
-                maps[tool["name"]] = x_mcp_header_map(tool["inputSchema"])
-            tools.append(tool)
+        raw = result.get(name)
+        for entry in cast(list[object], raw) if isinstance(raw, list) else []:
+            if isinstance(entry, dict) and isinstance(cast(Raw, entry).get(key), str):
+                entries.append(cast(Raw, entry))
+            else:
+                what = shorten(one_line(repr(cast(object, entry))), 100)
+                warnings.append(f"left out an entry of {method} without a {key}: {what}")
         following = result.get("nextCursor")
         if not isinstance(following, str) or not following:
             break
         if following in seen:
-            warnings.append(f"its pages repeat (cursor {shorten(one_line(following), 40)!r}); kept {len(tools)} tools")
+            at = shorten(one_line(following), 40)
+            warnings.append(f"the pages of {method} repeat (cursor {at!r}); kept {len(entries)}")
             break
         seen.add(following)
         cursor = following
     else:
-        warnings.append(f"more than {MAX_PAGES} pages of tools; kept {len(tools)}")
-    session.header_maps = maps
-    return tools, warnings
+        warnings.append(f"more than {MAX_PAGES} pages of {method}; kept {len(entries)}")
+    return entries
 
 
-async def listen(session: Session) -> None:
-    """Keep a `subscriptions/listen` stream for changes of the tool list open until it ends (2026-07-28)."""
+async def listen(session: Session, filters: Mapping[str, Any]) -> None:
+    """Keep a `subscriptions/listen` stream with these `filters` open until it ends (2026-07-28)."""
     try:
-        await session.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        await session.request("subscriptions/listen", {"notifications": dict(filters)})
     except (RpcError, UpstreamFailure) as error:
         log.debug("server %r: its subscription ended: %s", session.peer.server, error)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast(Mapping[str, Any], value) if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

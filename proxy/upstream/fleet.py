@@ -1,4 +1,4 @@
-"""Fleet: all upstreams together, and the catalog of what they list."""
+"""Fleet: all upstreams together, and what they offer."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -6,13 +6,18 @@ from typing import Any
 
 import anyio
 
+from proxy.caller import Caller
 from proxy.catalog import Catalog, Server, make_server
 from proxy.config import Settings
-from proxy.errors import UpstreamFailure
+from proxy.errors import RpcError, UpstreamFailure
+from proxy.offers import Offer, Offers, prefixed
 from proxy.tool import Tool
 from proxy.upstream.calls import Calls
 from proxy.upstream.connection import Connection
-from proxy.upstream.peer import OnProgress
+from proxy.upstream.discovery import Found
+from proxy.upstream.failure import describe
+from proxy.upstream.private import PrivateSessions
+from proxy.upstream.questions import Clients
 from proxy.upstream.reaper import Reaper
 from proxy.upstream.snapshot import Snapshot
 
@@ -20,44 +25,76 @@ log = logging.getLogger(__name__)
 
 
 class Fleet:
-    """Connects every enabled server in the background and keeps the current catalog, swapped whole."""
+    """Connects every enabled server in the background and keeps the current catalog and offers, swapped whole."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str], snapshot: Snapshot) -> None:
-        self._reaper = Reaper()
+    def __init__(
+        self, settings: Settings, environ: Mapping[str, str], snapshot: Snapshot, clients: Clients | None = None
+    ) -> None:
+        """`clients`: who may be asked what a server wants to know; None: nobody."""
+        self._configs = {config.key: config for config in settings.servers if config.enabled}
+        self._environ, self._reaper = environ, Reaper()
+        self.clients = clients or Clients()
         self._parts: dict[str, Server] = {}
         self._listeners: list[Callable[[], None]] = []
+        self._updated: list[Callable[[str], None]] = []
         self.connections: Mapping[str, Connection] = {
-            config.key: Connection(config, environ, snapshot, self._reaper, self._on_change)
-            for config in settings.servers
-            if config.enabled
+            key: self._connection(key, snapshot, self._on_change) for key in self._configs
         }
         self._calls = {key: Calls(connection) for key, connection in self.connections.items()}
+        self._private = PrivateSessions(lambda key: self._connection(key, Snapshot(None), lambda _: None))
         for connection in self.connections.values():
             self._take(connection)
         self.catalog = Catalog(self._parts.values())
+        self.offers = self._make_offers()
+
+    def _connection(self, key: str, snapshot: Snapshot, on_change: Callable[[Connection], None]) -> Connection:
+        config = self._configs[key]
+        return Connection(config, self._environ, snapshot, self._reaper, self.clients, on_change, self._on_updated)
+
+    # What they offer.
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each swap of the catalog."""
+        """Call `listener` after each swap of the catalog or the offers."""
         self._listeners.append(listener)
 
+    def on_updated(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with the URI of each resource that a server says has changed."""
+        self._updated.append(listener)
+
     def _take(self, connection: Connection) -> None:
-        topic = connection.info.get("description")
+        topic, found = connection.lists.info.get("description"), connection.lists.found
         self._parts[connection.config.key] = make_server(
-            connection.config, connection.tools, topic if isinstance(topic, str) else None
+            connection.config, found.tools if found else None, topic if isinstance(topic, str) else None
         )
 
     def _on_change(self, connection: Connection) -> None:
-        before = self.catalog.hash
         self._take(connection)
-        self.catalog = Catalog(self._parts.values())
-        if self.catalog.hash != before:
-            for listener in self._listeners:
-                listener()
+        catalog = Catalog(self._parts.values())
+        if catalog.hash != self.catalog.hash:
+            self.catalog = catalog
+        self.offers = self._make_offers()
+        for listener in self._listeners:
+            listener()
+
+    def _make_offers(self) -> Offers:
+        def offer(key: str, found: Found) -> Offer:
+            return Offer(key, tuple(found.resources), tuple(found.templates), tuple(found.prompts))
+
+        return Offers(offer(key, c.lists.found) for key, c in self.connections.items() if c.lists.found is not None)
+
+    def _on_updated(self, connection: Connection, uri: str) -> None:
+        server = connection.config.key
+        shown = uri if self.offers.owner(uri) == (server, uri) else prefixed(server, uri)
+        for listener in self._updated:
+            listener(shown)
+
+    # Life.
 
     async def run(self) -> None:
         """Supervise all connections until cancelled; then all are closed in parallel."""
         try:
             async with anyio.create_task_group() as tasks:
+                self._private.tasks = tasks
                 for connection in self.connections.values():
                     tasks.start_soon(connection.run, name=f"upstream {connection.config.key}")
                 await anyio.sleep_forever()
@@ -76,20 +113,6 @@ class Fleet:
             for connection in self.connections.values():
                 await connection.wait_settled()
 
-    async def call_tool(
-        self,
-        tool: Tool,
-        arguments: Mapping[str, Any] | None,
-        *,
-        meta: Mapping[str, Any] | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> dict[str, Any]:
-        """Call one tool of the catalog; raises what `Calls.tool` raises."""
-        calls = self._calls.get(tool.server)
-        if calls is None:
-            raise UpstreamFailure(tool.server, "not configured", may_have_run=False)
-        return await calls.tool(tool.name, arguments, meta=meta, on_progress=on_progress)
-
     def unavailable(self, keys: Iterable[str] | None = None) -> dict[str, str]:
         """Server key -> why it is not usable now, for those that have failed or were never ready yet."""
         reasons: dict[str, str] = {}
@@ -97,6 +120,47 @@ class Fleet:
             connection = self.connections.get(key)
             if connection is not None and connection.state == "failed":
                 reasons[key] = connection.trouble
-            elif connection is not None and connection.tools is None:
+            elif connection is not None and connection.lists.found is None:
                 reasons[key] = connection.reason or "still starting; its tools are not known yet"
         return reasons
+
+    # Requests of clients.
+
+    async def call_tool(
+        self, tool: Tool, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any], caller: Caller
+    ) -> dict[str, Any]:
+        """Call one tool of the catalog; raises what `Calls.request` raises."""
+        params: dict[str, Any] = {"name": tool.name}
+        if arguments is not None:
+            params["arguments"] = arguments
+        return await self.request(tool.server, "tools/call", params, meta, caller)
+
+    async def request(
+        self, server: str, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
+    ) -> dict[str, Any]:
+        """Send any request to one server, on the client's own session where the server needs that."""
+        if server not in self._configs:
+            raise UpstreamFailure(server, "not configured", may_have_run=False)
+        private = self._configs[server].session == "per_client"
+        calls = self._private.calls(server, caller.origin) if private else self._calls[server]
+        return await calls.request(method, params, meta, caller)
+
+    async def subscribe(self, server: str, uri: str) -> None:
+        """One more client wants to know of changes of a resource; raises what a request raises."""
+        connection = self.connections[server]
+        await connection.lists.subscribe(await connection.ready(), uri)
+
+    async def unsubscribe(self, server: str, uri: str) -> None:
+        """One client less."""
+        connection = self.connections[server]
+        try:
+            await connection.lists.unsubscribe(connection.session, uri)
+        except (RpcError, UpstreamFailure) as error:
+            log.debug("server %r: could not unsubscribe from %s: %s", server, uri, describe(error))
+
+    async def set_log_level(self, level: str) -> None:
+        """Tell every handshake server that logs which messages are wanted from now on."""
+        for connection in self.connections.values():
+            connection.log_level = level
+            if connection.session is not None:
+                await connection.send_log_level(connection.session)

@@ -8,7 +8,8 @@ fields and leave a malformed answer waiting for its time-out; here it fails its 
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -20,6 +21,7 @@ from proxy.text import one_line, shorten
 log = logging.getLogger(__name__)
 
 METHOD_NOT_FOUND = -32601
+INTERNAL_ERROR = -32603
 CANCEL_WRITE_TIMEOUT = 2.0
 """Seconds a courtesy cancel may take to leave; a wedged transport must not hold a cancelled caller."""
 
@@ -55,12 +57,17 @@ class Peer:
 
     server: str
     on_notification: Callable[[str, Mapping[str, Any]], None]
+    on_request: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]] | None = None
+    """Answers a request of the server with a result, or raises RpcError; None declines all but `ping`."""
     closed: anyio.Event = field(default_factory=anyio.Event)
     reason: str = ""
     """Why the connection ended."""
     _link: Link | None = None
     _pending: dict[int | str, _Pending] = field(default_factory=dict[int | str, _Pending])
     _next: int = 0
+    _asked: dict[int | str, asyncio.Task[None]] = field(default_factory=dict[int | str, "asyncio.Task[None]"])
+    """Requests of the server that are being answered, by its ids."""
+    _held: int = 0
 
     def attach(self, link: Link) -> None:
         """Say where messages go."""
@@ -191,6 +198,8 @@ class Peer:
         self.closed.set()
         for pending in list(self._pending.values()):
             self._settle(pending, UpstreamFailure(self.server, reason, may_have_run=True))
+        for task in self._asked.values():
+            task.cancel()
 
     def _waiting(self, ident: object) -> _Pending | None:
         if isinstance(ident, str) and ident.isdecimal():
@@ -224,26 +233,74 @@ class Peer:
 
     def _inbound(self, method: str, params: Mapping[str, Any], frame: dict[str, Any]) -> None:
         if "id" in frame:
-            self._answer(frame["id"], method)
+            self._asked_for(frame["id"], method, params)
+        elif method == "notifications/cancelled":
+            ident = params.get("requestId")
+            if isinstance(ident, int | str) and (task := self._asked.get(ident)) is not None:
+                task.cancel()
         elif method == "notifications/progress":
             pending = self._waiting(params.get("progressToken"))
             if pending is not None:
-                pending.scope.deadline = anyio.current_time() + pending.timeout
+                if not self._held:
+                    pending.scope.deadline = anyio.current_time() + pending.timeout
                 if pending.progress is not None and not pending.outcome.done():
                     pending.progress.put_nowait(params)
         else:
             self.on_notification(method, params)
 
-    def _answer(self, ident: Any, method: str) -> None:
-        """Requests of the server: we declare no capability, so all but `ping` are declined at once."""
-        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": ident}
-        if method == "ping":
-            reply["result"] = {}
+    def _asked_for(self, ident: object, method: str, params: Mapping[str, Any]) -> None:
+        if not isinstance(ident, int | str) or ident in self._asked:
+            log.debug("server %r: a request with the unusable id %r is ignored", self.server, ident)
+        elif method == "ping":
+            self._reply({"jsonrpc": "2.0", "id": ident, "result": {}})
+        elif self.on_request is None:
+            self._reply({"jsonrpc": "2.0", "id": ident, "error": _declined(method)})
         else:
-            log.debug("server %r: declined its request %s", self.server, shorten(one_line(method), 60))
-            reply["error"] = {"code": METHOD_NOT_FOUND, "message": f"Method not found: {method}"}
-        if self._link is not None:
+            task = asyncio.get_running_loop().create_task(self._answer(ident, method, params, self.on_request))
+            self._asked[ident] = task
+            task.add_done_callback(lambda _: self._asked.pop(ident, None))
+
+    async def _answer(
+        self,
+        ident: int | str,
+        method: str,
+        params: Mapping[str, Any],
+        answer: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]],
+    ) -> None:
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": ident}
+        try:
+            with self._hold():
+                reply["result"] = await answer(method, params)
+        except RpcError as error:
+            reply["error"] = {"code": error.code, "message": error.message}
+            if error.data is not None:
+                reply["error"]["data"] = error.data
+        except Exception:
+            log.exception("server %r: its request %s could not be answered", self.server, shorten(one_line(method), 60))
+            reply["error"] = {"code": INTERNAL_ERROR, "message": "the proxy could not answer this request"}
+        self._reply(reply)
+
+    def _reply(self, reply: dict[str, Any]) -> None:
+        if self._link is not None and not self.closed.is_set():
             try:
                 self._link.send(reply)
             except OSError as error:
                 log.debug("server %r: answer not sent: %s", self.server, error)
+
+    @contextmanager
+    def _hold(self) -> Generator[None]:
+        """While the server waits for an answer of ours (a person may have to give it), its own time does not run."""
+        self._held += 1
+        for pending in self._pending.values():
+            pending.scope.deadline = math.inf
+        try:
+            yield
+        finally:
+            self._held -= 1
+            if not self._held:
+                for pending in self._pending.values():
+                    pending.scope.deadline = anyio.current_time() + pending.timeout
+
+
+def _declined(method: str) -> dict[str, Any]:
+    return {"code": METHOD_NOT_FOUND, "message": f"Method not found: {method}"}

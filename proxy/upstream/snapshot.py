@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from proxy.config import ServerConfig
+from proxy.upstream.discovery import Found
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 
 
 def default_folder(environ: Mapping[str, str]) -> Path:
@@ -37,7 +38,7 @@ def default_folder(environ: Mapping[str, str]) -> Path:
 class Entry:
     """What is known of one server from an earlier connection."""
 
-    tools: list[dict[str, Any]]
+    found: Found
     info: Mapping[str, Any] = field(default_factory=dict[str, Any])
     modern: bool | None = None
     """The era it spoke, so that the next connection need not probe."""
@@ -55,15 +56,17 @@ class Snapshot:
         data = self._read(self._name(config))
         if data is None or data.get("server") != config.key or data.get("launch") != config.launch_hash:
             return None
-        raw_tools, info, modern = data.get("tools"), data.get("info"), data.get("modern")
-        if not isinstance(raw_tools, list) or not isinstance(info, dict):
+        info, modern, capabilities = data.get("info"), data.get("modern"), data.get("capabilities")
+        if not isinstance(data.get("tools"), list) or not isinstance(info, dict) or not isinstance(capabilities, dict):
             return None
-        tools = [
-            cast(dict[str, Any], t)
-            for t in cast(list[object], raw_tools)
-            if isinstance(t, dict) and isinstance(cast(dict[str, Any], t).get("name"), str)
-        ]
-        return Entry(tools, cast(dict[str, Any], info), modern if isinstance(modern, bool) else None)
+        found = Found(
+            _entries(data, "tools", "name"),
+            _entries(data, "resources", "uri"),
+            _entries(data, "templates", "uriTemplate"),
+            _entries(data, "prompts", "name"),
+            cast(dict[str, Any], capabilities),
+        )
+        return Entry(found, cast(dict[str, Any], info), modern if isinstance(modern, bool) else None)
 
     def save(self, config: ServerConfig, entry: Entry) -> None:
         """Replace the entry of this config; a full or read-only disk costs a log line."""
@@ -74,7 +77,11 @@ class Snapshot:
                 "launch": config.launch_hash,
                 "info": entry.info,
                 "modern": entry.modern,
-                "tools": entry.tools,
+                "capabilities": entry.found.capabilities,
+                "tools": entry.found.tools,
+                "resources": entry.found.resources,
+                "templates": entry.found.templates,
+                "prompts": entry.found.prompts,
             },
         )
 
@@ -122,3 +129,12 @@ class Snapshot:
             if temporary is not None:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
+
+
+def _entries(data: Mapping[str, Any], name: str, key: str) -> list[dict[str, Any]]:
+    raw = data.get(name)
+    return [
+        cast(dict[str, Any], entry)
+        for entry in (cast(list[object], raw) if isinstance(raw, list) else [])
+        if isinstance(entry, dict) and isinstance(cast(dict[str, Any], entry).get(key), str)
+    ]

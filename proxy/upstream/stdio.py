@@ -283,7 +283,10 @@ async def _stop(process: _Process, group: int) -> None:
         if not _signal_group(process, group, sig):
             break
         deadline = anyio.current_time() + grace
-        while anyio.current_time() < deadline and (not process.exited.is_set() or _group_alive(group)):  # noqa: ASYNC110
+        # After SIGKILL only our own child is waited for: where PID 1 does not reap (containers), its dead children
+        # stay in the group as zombies for ever.
+        rest = sig is signal.SIGTERM
+        while anyio.current_time() < deadline and not (process.exited.is_set() and not (rest and _group_alive(group))):  # noqa: ASYNC110
             await anyio.sleep(POLL)
     process.transport.close()
 

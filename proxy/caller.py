@@ -1,0 +1,59 @@
+"""Who a call comes from: what a call carries of its caller, and what may be asked of them."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
+"""Gets the params of a `notifications/progress` as the upstream sent them."""
+
+
+class Origin(Protocol):
+    """The client behind a call, as an upstream may reach it."""
+
+    @property
+    def key(self) -> object:
+        """Identity of the client's connection: calls over one connection share it. None for a stateless request."""
+        ...
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client declared that it can do."""
+        ...
+
+    @property
+    def stateless(self) -> bool:
+        """2026-07-28: nothing can be asked during a call; questions travel in results (`input_required`)."""
+        ...
+
+    @property
+    def log_level(self) -> str | None:
+        """The least level of log messages that the client wants; None where it did not say."""
+        ...
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Send the client a request and return its result.
+
+        Raises:
+            RpcError: the client's own error, or there is no way to ask it.
+        """
+        ...
+
+    async def say(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send the client a notification that belongs to its call."""
+        ...
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who calls, and how."""
+
+    client: str | None = None
+    """`clientInfo.name`."""
+    bridge: bool = False
+    """Through `tool_call`: an upstream's JSON-RPC error becomes a result that the model can read."""
+    on_progress: OnProgress | None = None
+    origin: Origin | None = None
+    """None: nobody can be asked (the command line)."""
+    answers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """`inputResponses` and `requestState` of a call that goes on after `input_required` (2026-07-28)."""

@@ -1,0 +1,137 @@
+"""Resources, resource templates and prompts of all servers under names a client can use. Pure.
+
+Resource URIs stay as they are: a client may have them from anywhere (a tool's result, a person). Only where two
+servers list the same URI does the later one's get a prefix. Prompts are named like tools, `<server>__<prompt>`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote
+
+from proxy.tool import public_name
+
+PREFIX = "narrow-waist:"
+"""Scheme of a URI that is prefixed with its server's key: `narrow-waist:<server>/<uri>`."""
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What one server offers beside tools; raw dicts as they came."""
+
+    server: str
+    resources: tuple[Raw, ...] = ()
+    templates: tuple[Raw, ...] = ()
+    prompts: tuple[Raw, ...] = ()
+
+
+class Offers:
+    """All servers' offers; immutable."""
+
+    def __init__(self, offers: Iterable[Offer] = ()) -> None:
+        self._offers = tuple(sorted(offers, key=lambda o: o.server))
+
+    @cached_property
+    def resources(self) -> tuple[dict[str, Any], ...]:
+        """Every resource, by server key and then as listed; a URI seen before is prefixed."""
+        listed: list[dict[str, Any]] = []
+        for offer in self._offers:
+            for raw in offer.resources:
+                uri: str = raw["uri"]
+                mine = self._listed.get(uri) == offer.server
+                listed.append(dict(raw) if mine else {**raw, "uri": prefixed(offer.server, uri)})
+        return tuple({r["uri"]: r for r in reversed(listed)}.values())[::-1]
+
+    @cached_property
+    def templates(self) -> tuple[dict[str, Any], ...]:
+        """Every resource template; one seen before is prefixed."""
+        listed: dict[str, dict[str, Any]] = {}
+        for offer in self._offers:
+            for raw in offer.templates:
+                template: str = raw["uriTemplate"]
+                if template in listed:
+                    template = prefixed(offer.server, template)
+                listed.setdefault(template, {**raw, "uriTemplate": template})
+        return tuple(listed.values())
+
+    @cached_property
+    def prompts(self) -> tuple[dict[str, Any], ...]:
+        """Every prompt under its public name, in the order of these."""
+        listed = {
+            public_name(o.server, raw["name"]): raw for o in reversed(self._offers) for raw in reversed(o.prompts)
+        }
+        return tuple({**raw, "name": name} for name, raw in sorted(listed.items()))
+
+    @cached_property
+    def _listed(self) -> Mapping[str, str]:
+        """Listed URI -> the first server that lists it."""
+        owners: dict[str, str] = {}
+        for offer in self._offers:
+            for raw in offer.resources:
+                owners.setdefault(raw["uri"], offer.server)
+        return owners
+
+    @cached_property
+    def _patterns(self) -> tuple[tuple[re.Pattern[str], str], ...]:
+        return tuple((_pattern(raw["uriTemplate"]), o.server) for o in self._offers for raw in o.templates)
+
+    def owner(self, uri: str) -> tuple[str, str] | None:
+        """(server, URI as that server knows it), or None.
+
+        A prefixed URI goes to its server, a listed one to the first that lists it, any other to the one server
+        whose template matches; where several match, nobody is guessed.
+        """
+        if uri.startswith(PREFIX):
+            for offer in self._offers:
+                start = prefixed(offer.server, "")
+                if uri.startswith(start):
+                    return offer.server, uri[len(start) :]
+        if (server := self._listed.get(uri)) is not None:
+            return server, uri
+        matching = {server for pattern, server in self._patterns if pattern.fullmatch(uri)}
+        return (matching.pop(), uri) if len(matching) == 1 else None
+
+    def template_owner(self, template: str) -> tuple[str, str] | None:
+        """(server, template as that server knows it) of a listed template, or None."""
+        for offer in self._offers:
+            start = prefixed(offer.server, "")
+            plain = template.removeprefix(start)
+            if any(raw["uriTemplate"] == plain for raw in offer.templates):
+                return offer.server, plain
+        return None
+
+    def prompt(self, name: str) -> tuple[str, str] | None:
+        """(server, raw name) of a prompt by its public name, by `server.prompt`, or by a raw name only one has."""
+        bare: list[tuple[str, str]] = []
+        for offer in self._offers:
+            for raw in offer.prompts:
+                key: str = raw["name"]
+                if name in (public_name(offer.server, key), f"{offer.server}.{key}", f"{offer.server}__{key}"):
+                    return offer.server, key
+                if key == name:
+                    bare.append((offer.server, key))
+        return bare[0] if len(bare) == 1 else None
+
+
+def prefixed(server: str, uri: str) -> str:
+    """`uri` under the name of its server, for URIs that several servers list."""
+    return f"{PREFIX}{quote(server, safe='')}/{uri}"
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    """What a URI template (RFC 6570) can expand to, as far as telling servers apart needs it."""
+    parts: list[str] = []
+    for part in re.split(r"(\{[^{}]*\})", template):
+        if not part.startswith("{"):
+            parts.append(re.escape(part))
+        elif part[1:2] in "+#" or part.endswith("*}"):
+            parts.append(".*")
+        elif part[1:2] in "?&":
+            parts.append(r"(?:[?&].*)?")
+        else:
+            parts.append("[^/?#]+")
+    return re.compile("".join(parts), re.DOTALL)

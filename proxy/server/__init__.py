@@ -1,0 +1,6 @@
+"""The downstream MCP server, both protocol eras."""
+
+from proxy.server.adapt import adapt
+from proxy.server.server import House, ProxyServer
+
+__all__ = ["House", "ProxyServer", "adapt"]

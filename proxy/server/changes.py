@@ -1,0 +1,101 @@
+"""Changes: telling clients that what they see is not what it was, once, and only if it is so.
+
+Handshake clients are told one by one on their connection; stateless ones through the `subscriptions/listen` stream
+they have opened. Each announcement costs a client its prompt cache, so a change that changes no byte is not told.
+"""
+
+import hashlib
+import json
+import logging
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import anyio
+from mcp.server.connection import Connection
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
+
+log = logging.getLogger(__name__)
+
+COALESCE = 2.0
+"""Seconds over which changes of what clients see are announced as one."""
+
+EVENTS = {
+    "tools": ToolsListChanged(),
+    "resources": ResourcesListChanged(),
+    "prompts": PromptsListChanged(),
+}
+
+View = tuple[str, str]
+"""(kind of list, what its bytes depend on): clients of one view see the same bytes."""
+Reader = Callable[[], Awaitable[Sequence[Any]]]
+
+
+class Changes:
+    """What each view was last given or told of, and who is to be told."""
+
+    def __init__(self) -> None:
+        self.bus = InMemorySubscriptionBus()
+        self._clients: weakref.WeakKeyDictionary[Connection, str] = weakref.WeakKeyDictionary()
+        """Handshake connections, and the row each belongs to."""
+        self._served: dict[View, tuple[Reader, str]] = {}
+        self._subscribers: weakref.WeakKeyDictionary[Connection, set[str]] = weakref.WeakKeyDictionary()
+        self._dirty = anyio.Event()
+
+    def client(self, connection: Connection, row: str) -> None:
+        """A handshake client is there."""
+        self._clients[connection] = row
+
+    def served(self, view: View, entries: Sequence[Any], reader: Reader) -> None:
+        """A client has been given `entries`; `reader` makes them anew."""
+        self._served[view] = (reader, _hash(entries))
+
+    def dirty(self) -> None:
+        """Something has changed; `announce` finds out whether anybody can see it."""
+        self._dirty.set()
+
+    async def announce(self, *, quiet: bool) -> None:
+        """Tell clients of changes; runs until cancelled. `quiet`: only keep the books."""
+        while True:
+            await self._dirty.wait()
+            await anyio.sleep(COALESCE)
+            self._dirty = anyio.Event()
+            changed: set[View] = set()
+            for view, (reader, before) in list(self._served.items()):
+                now = _hash(await reader())
+                if now != before:
+                    self._served[view] = (reader, now)
+                    changed.add(view)
+            if changed and not quiet:
+                log.info("telling clients that their lists have changed: %s", ", ".join(sorted(k for k, _ in changed)))
+                await self._tell(changed)
+
+    async def _tell(self, changed: set[View]) -> None:
+        for kind in dict.fromkeys(kind for kind, _ in sorted(changed)):
+            await self.bus.publish(EVENTS[kind])
+            for connection, row in list(self._clients.items()):
+                if (kind, row) in changed or (kind, "") in changed:
+                    await connection.notify(f"notifications/{kind}/list_changed", None)
+
+    # Resources that clients have subscribed to.
+
+    def subscribed(self, connection: Connection) -> set[str]:
+        """The URIs that a handshake client has subscribed to; changed by the caller."""
+        return self._subscribers.setdefault(connection, set())
+
+    async def updated(self, uri: str) -> None:
+        """A resource has changed."""
+        await self.bus.publish(ResourceUpdated(uri=uri))
+        for connection, uris in list(self._subscribers.items()):
+            if uri in uris:
+                await connection.notify("notifications/resources/updated", {"uri": uri})
+
+
+def _hash(entries: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(entries).encode()).hexdigest()

@@ -1,0 +1,378 @@
+"""ProxyServer: one MCP server for all clients, transports and protocol eras.
+
+The SDK does handshakes, eras, sessions and transports. Whatever comes from upstreams is answered in a middleware with
+raw dicts: the SDK's handler path would re-validate every result and drop what it does not know. What the middleware
+then owes is the envelope of the client's era.
+"""
+
+import logging
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, cast
+
+import anyio
+import mcp_types as types
+from mcp.server.caching import CacheHint
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext
+from mcp.server.lowlevel import Server
+from mcp.server.lowlevel.server import NotificationOptions
+from mcp.server.models import InitializationOptions
+from mcp.server.subscriptions import ListenHandler
+from mcp.shared.exceptions import MCPError
+
+from proxy import __version__
+from proxy.caller import Caller, Origin
+from proxy.errors import RpcError, UpstreamFailure
+from proxy.offers import Offers
+from proxy.server.adapt import adapt
+from proxy.server.changes import Changes
+from proxy.server.client import Client, Context, client_name, connection_of, is_modern
+
+log = logging.getLogger(__name__)
+
+NAME = "narrow-waist"
+KNOWN_TTL = 300_000
+"""`ttlMs` of lists once every server's list is known."""
+PAGE = 1_000
+"""Entries of resources and prompts a page; many clients read only the first."""
+HANDSHAKE_ONLY = frozenset({"resources/subscribe", "resources/unsubscribe", "logging/setLevel"})
+RESOURCE_NOT_FOUND = -32002
+"""Of the handshake era; the stateless one says -32602."""
+
+
+class House(Protocol):
+    """What the server needs of the rest; `app.py` is it."""
+
+    announce_changes: bool
+
+    async def tools(self, client: str | None) -> list[dict[str, Any]]:
+        """The tools shown to a client of that name, as raw dicts."""
+        ...
+
+    def row(self, client: str | None) -> str:
+        """What the texts depend on: two clients of one row see the same bytes."""
+        ...
+
+    def instructions(self, client: str | None) -> str:
+        """The server instructions for a client of that name."""
+        ...
+
+    @property
+    def settled(self) -> bool:
+        """Whether every server's list is known."""
+        ...
+
+    @property
+    def offers(self) -> Offers:
+        """Resources and prompts."""
+        ...
+
+    async def first_list(self) -> None:
+        """Wait, within `first_list_wait`, for servers never seen before."""
+        ...
+
+    async def call(self, name: str, arguments: Any, meta: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        """Answer one `tools/call`; raises RpcError where an upstream's error is passed on."""
+        ...
+
+    async def request(
+        self, server: str, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
+    ) -> dict[str, Any]:
+        """Send any other request to a server; raises RpcError or UpstreamFailure."""
+        ...
+
+    async def subscribe(self, server: str, uri: str) -> None:
+        """One more client wants to know of changes of a resource."""
+        ...
+
+    async def unsubscribe(self, server: str, uri: str) -> None:
+        """One client less."""
+        ...
+
+    async def set_log_level(self, level: str) -> None:
+        """The least level of log messages that any client wants."""
+        ...
+
+    def client_is_there(self, origin: Origin) -> None:
+        """A client has said who it is."""
+        ...
+
+
+class ProxyServer:
+    """The server that clients talk to."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self.changes = Changes()
+        self._listen = ListenHandler(self.changes.bus)
+        self._levels: weakref.WeakKeyDictionary[Connection, str] = weakref.WeakKeyDictionary()
+        hint = CacheHint(ttl_ms=KNOWN_TTL, scope="private")
+        server: Server[Any] = Server(
+            NAME,
+            version=__version__,
+            title="Narrow Waist",
+            # What is registered is declared; the middleware answers before any of these is reached.
+            on_list_tools=_not_reached,
+            on_call_tool=_not_reached,
+            on_list_resources=_not_reached,
+            on_list_resource_templates=_not_reached,
+            on_read_resource=_not_reached,
+            on_subscribe_resource=_not_reached,
+            on_unsubscribe_resource=_not_reached,
+            on_list_prompts=_not_reached,
+            on_get_prompt=_not_reached,
+            on_completion=_not_reached,
+            on_subscriptions_listen=self._listen_for,
+            # Else each tools/call over modern HTTP runs tools/list to look for x-mcp-header annotations.
+            get_tool_input_schema=lambda _name: None,
+            cache_hints={"server/discover": hint},
+        )
+        # The constructor's argument for it warns that the capability is deprecated; old clients need it.
+        server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _not_reached)
+        server.middleware.append(self._middleware)
+        # The Streamable HTTP manager has no way to be told of changes; the instance is the smallest seam.
+        everything = NotificationOptions(tools_changed=True, resources_changed=True, prompts_changed=True)
+        options = partial(server.create_initialization_options, everything)
+
+        def with_changes(*_: object, **__: object) -> InitializationOptions:
+            return options()
+
+        server.create_initialization_options = with_changes
+        self.sdk = server
+        self._answers = {
+            "tools/list": self._list_tools,
+            "tools/call": self._call,
+            "resources/list": partial(self._list, "resources", "resources"),
+            "resources/templates/list": partial(self._list, "resources", "resourceTemplates"),
+            "resources/read": self._read,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+            "prompts/list": partial(self._list, "prompts", "prompts"),
+            "prompts/get": self._prompt,
+            "completion/complete": self._complete,
+            "logging/setLevel": self._set_level,
+        }
+
+    async def _middleware(self, ctx: Context, call_next: CallNext) -> Any:
+        method = ctx.method
+        if method in ("initialize", "server/discover"):
+            result = await call_next(ctx)
+            if method == "server/discover":
+                self._house.client_is_there(self._client(ctx, standing=True))
+            if isinstance(result, dict) and (text := self._house.instructions(client_name(ctx))):
+                result = {**result, "instructions": text}
+            return result
+        connection = connection_of(ctx)
+        if method == "notifications/initialized":
+            self.changes.client(connection, self._house.row(client_name(ctx)))
+            self._house.client_is_there(self._client(ctx, standing=True))
+        answer = None if is_modern(ctx) and method in HANDSHAKE_ONLY else self._answers.get(method)
+        if answer is None or ctx.request_id is None or not connection.initialize_accepted:
+            return await call_next(ctx)
+        if is_modern(ctx):
+            self._house.client_is_there(self._client(ctx, standing=True))
+        try:
+            result = await answer(ctx)
+        except RpcError as error:
+            raise MCPError(error.code, error.message, error.data) from None
+        except UpstreamFailure as failure:
+            raise MCPError(types.INTERNAL_ERROR, str(failure), {"server": failure.server}) from None
+        except MCPError:
+            raise
+        except Exception:
+            log.exception("%s failed inside the proxy", method)
+            raise MCPError(types.INTERNAL_ERROR, "the proxy failed on this request; its log says why") from None
+        return self._enveloped(result) if is_modern(ctx) else {k: v for k, v in result.items() if k != "resultType"}
+
+    def _enveloped(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The 2026-07-28 envelope: a result type, and who answered where the upstream did not say."""
+        given = result.get("_meta")
+        meta: dict[str, Any] = cast(dict[str, Any], given) if isinstance(given, dict) else {}
+        if types.SERVER_INFO_META_KEY not in meta:
+            meta = {**meta, types.SERVER_INFO_META_KEY: self.sdk.server_info_stamp}
+        return {**result, "resultType": result.get("resultType") or "complete", "_meta": meta}
+
+    def _client(self, context: Context, *, standing: bool = False) -> Client:
+        return Client(context, _meta(context), self._levels, standing=standing)
+
+    def _caller(self, context: Context) -> Caller:
+        client, params = self._client(context), context.params or {}
+        answers = {key: params[key] for key in ("inputResponses", "requestState") if key in params}
+        return Caller(client_name(context), on_progress=client.progress(), origin=client, answers=answers)
+
+    # Tools.
+
+    async def _list_tools(self, context: Context) -> dict[str, Any]:
+        await self._house.first_list()
+        name = client_name(context)
+        tools = await self._house.tools(name)
+        self.changes.served(("tools", self._house.row(name)), tools, partial(self._house.tools, name))
+        return self._cacheable(context, {"tools": tools})
+
+    async def _call(self, context: Context) -> dict[str, Any]:
+        name = _text(context, "name")
+        result = await self._house.call(
+            name, (context.params or {}).get("arguments"), _meta(context), self._caller(context)
+        )
+        return adapt(result, modern=is_modern(context))
+
+    # Resources and prompts.
+
+    async def _list(self, kind: str, key: str, context: Context) -> dict[str, Any]:
+        async def current() -> Sequence[Any]:
+            offers = self._house.offers
+            return [offers.prompts] if kind == "prompts" else [offers.resources, offers.templates]
+
+        await self._house.first_list()
+        self.changes.served((kind, ""), await current(), current)
+        offers = self._house.offers
+        entries = {"resources": offers.resources, "resourceTemplates": offers.templates, "prompts": offers.prompts}[key]
+        start = _cursor(context)
+        result: dict[str, Any] = {key: list(entries[start : start + PAGE])}
+        if start + PAGE < len(entries):
+            result["nextCursor"] = str(start + PAGE)
+        return self._cacheable(context, result)
+
+    async def _read(self, context: Context) -> dict[str, Any]:
+        server, uri = self._owner(context)
+        result = await self._forward(context, server, "resources/read", {"uri": uri})
+        return {"ttlMs": 0, "cacheScope": "private", **result} if is_modern(context) else result
+
+    async def _prompt(self, context: Context) -> dict[str, Any]:
+        name = _text(context, "name")
+        if (found := self._house.offers.prompt(name)) is None:
+            raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name}")
+        arguments = (context.params or {}).get("arguments")
+        params: dict[str, Any] = {"name": found[1]}
+        if arguments is not None:
+            params["arguments"] = arguments
+        return await self._forward(context, found[0], "prompts/get", params)
+
+    async def _complete(self, context: Context) -> dict[str, Any]:
+        params = {k: v for k, v in (context.params or {}).items() if k != "_meta"}
+        given = params.get("ref")
+        ref: Mapping[str, Any] = cast(Mapping[str, Any], given) if isinstance(given, Mapping) else {}
+        offers = self._house.offers
+        if ref.get("type") == "ref/prompt":
+            found, key = offers.prompt(str(ref.get("name"))), "name"
+        else:
+            uri = str(ref.get("uri"))
+            found, key = offers.template_owner(uri) or offers.owner(uri), "uri"
+        if found is None:
+            raise MCPError(types.INVALID_PARAMS, f"Unknown reference: {ref.get(key)}")
+        params["ref"] = {**ref, key: found[1]}
+        return await self._forward(context, found[0], "completion/complete", params)
+
+    async def _forward(self, context: Context, server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        result = await self._house.request(server, method, params, _meta(context), self._caller(context))
+        if result.get("resultType") == "input_required" and not is_modern(context):
+            raise MCPError(types.INVALID_REQUEST, "the server asks for input that this client cannot give")
+        return result
+
+    def _owner(self, context: Context) -> tuple[str, str]:
+        uri = _text(context, "uri")
+        if (found := self._house.offers.owner(uri)) is None:
+            code = types.INVALID_PARAMS if is_modern(context) else RESOURCE_NOT_FOUND
+            raise MCPError(code, f"Resource not found: {uri}", {"uri": uri})
+        return found
+
+    # Subscriptions and logging.
+
+    async def _subscribe(self, context: Context) -> dict[str, Any]:
+        server, raw = self._owner(context)
+        connection, uri = connection_of(context), _text(context, "uri")
+        uris = self.changes.subscribed(connection)
+        if uri not in uris:
+            await self._house.subscribe(server, raw)
+            if not uris:
+                connection.exit_stack.push_async_callback(self._forget, connection)
+            uris.add(uri)
+        return {}
+
+    async def _unsubscribe(self, context: Context) -> dict[str, Any]:
+        server, raw = self._owner(context)
+        uris, uri = self.changes.subscribed(connection_of(context)), _text(context, "uri")
+        if uri in uris:
+            uris.discard(uri)
+            await self._house.unsubscribe(server, raw)
+        return {}
+
+    async def _forget(self, connection: Connection) -> None:
+        uris = self.changes.subscribed(connection)
+        while uris:
+            if (found := self._house.offers.owner(uris.pop())) is not None:
+                await self._house.unsubscribe(*found)
+
+    async def _listen_for(self, context: Context, params: types.SubscriptionsListenRequestParams) -> Any:
+        """A stateless client's stream of changes; the resources it names are subscribed to while it is open."""
+        offers = self._house.offers
+        owners = [o for uri in params.notifications.resource_subscriptions or () if (o := offers.owner(str(uri)))]
+        held: list[tuple[str, str]] = []
+        try:
+            for server, uri in owners:
+                await self._house.subscribe(server, uri)
+                held.append((server, uri))
+            return await self._listen(context, params)
+        except (RpcError, UpstreamFailure) as error:
+            raise MCPError(types.INTERNAL_ERROR, str(error)) from None
+        finally:
+            with anyio.move_on_after(1, shield=True):
+                for server, uri in held:
+                    await self._house.unsubscribe(server, uri)
+
+    async def _set_level(self, context: Context) -> dict[str, Any]:
+        level = _text(context, "level")
+        if level not in LEVELS:
+            raise MCPError(types.INVALID_PARAMS, f"expected `level` to be one of {', '.join(LEVELS)}")
+        self._levels[connection_of(context)] = level
+        await self._house.set_log_level(min(self._levels.values(), key=LEVELS.index))
+        return {}
+
+    # Changes.
+
+    def _cacheable(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
+        if not is_modern(context):
+            return result
+        return {**result, "ttlMs": KNOWN_TTL if self._house.settled else 0, "cacheScope": "private"}
+
+    def catalog_changed(self) -> None:
+        """Say that what clients see may have changed."""
+        self.changes.dirty()
+
+    async def announce(self) -> None:
+        """Tell clients of changes to what they see; runs until cancelled."""
+        await self.changes.announce(quiet=not self._house.announce_changes)
+
+    def close_streams(self) -> None:
+        """End the open `subscriptions/listen` streams, which would hold up a shutdown."""
+        self._listen.close()
+
+
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+def _meta(context: Context) -> Mapping[str, Any]:
+    given = (context.params or {}).get("_meta")
+    return cast(Mapping[str, Any], given) if isinstance(given, Mapping) else {}
+
+
+def _text(context: Context, key: str) -> str:
+    value = (context.params or {}).get(key)
+    if not isinstance(value, str):
+        raise MCPError(types.INVALID_PARAMS, f"{context.method} needs `{key}`, a string")
+    return value
+
+
+def _cursor(context: Context) -> int:
+    cursor = (context.params or {}).get("cursor")
+    if cursor is None:
+        return 0
+    if not isinstance(cursor, str) or not cursor.isdecimal():
+        raise MCPError(types.INVALID_PARAMS, "Invalid cursor")
+    return int(cursor)
+
+
+async def _not_reached(_context: Context, _params: Any) -> Any:
+    raise MCPError(types.INVALID_REQUEST, "the connection is not initialized")

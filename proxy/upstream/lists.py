@@ -1,0 +1,152 @@
+"""Lists: what one server offers, kept true: read at the start, after a change it tells of, and now and then.
+
+Changes that come in a burst are one. The stateless era and HTTP have no push that can be relied on, so there is a
+`subscriptions/listen` stream where the server has one, and a re-list every few minutes where transport can go deaf.
+"""
+
+import logging
+import math
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from proxy.config import ServerConfig
+from proxy.errors import RpcError, UpstreamFailure
+from proxy.upstream.discovery import Found, discover, listen
+from proxy.upstream.failure import describe
+from proxy.upstream.session import Session
+from proxy.upstream.snapshot import Entry, Snapshot
+
+log = logging.getLogger(__name__)
+
+COALESCE = 0.25
+"""Seconds in which many `list_changed` count as one."""
+RELIST_EVERY = 600.0
+"""Seconds between re-lists over HTTP, whose push channel can end silently; +-20 %."""
+LISTEN_PROVEN, LISTEN_CAP = 30.0, 60.0
+
+
+class Lists:
+    """The last good lists of one server; they survive every disconnect."""
+
+    def __init__(self, config: ServerConfig, snapshot: Snapshot, on_change: Callable[[], None]) -> None:
+        self._config, self._snapshot, self._on_change = config, snapshot, on_change
+        self._kept = snapshot.load(config)
+        self.found: Found | None = self._kept.found if self._kept is not None else None
+        """None while none was ever read."""
+        self.info: Mapping[str, Any] = self._kept.info if self._kept is not None else {}
+        """`serverInfo`."""
+        self.modern: bool | None = self._kept.modern if self._kept is not None else None
+        """The era it spoke the last time."""
+        self.warnings: list[str] = []
+        self._stale = anyio.Event()
+        self.subscribed: dict[str, int] = {}
+        """Resource URI -> how many subscriptions of clients there are."""
+        self._resubscribe = anyio.Event()
+
+    def stale(self) -> None:
+        """The server says that its lists have changed."""
+        self._stale.set()
+
+    async def read(self, session: Session) -> None:
+        """Read all lists; raises what a request raises, where the tools cannot be read."""
+        config = self._config
+        found, warnings = await discover(session, resources=config.resources, prompts=config.prompts)
+        for warning in warnings:
+            if warning not in self.warnings:
+                log.warning("server %r: %s", config.key, warning)
+        self.warnings = warnings
+        entry = Entry(found, session.info, session.modern)
+        if entry == self._kept:
+            return
+        changed = self._kept is None or (entry.found, entry.info) != (self._kept.found, self._kept.info)
+        self._kept, self.found, self.info, self.modern = entry, found, session.info, session.modern
+        if changed:
+            self._on_change()
+        await anyio.to_thread.run_sync(self._snapshot.save, config, entry, abandon_on_cancel=True)
+
+    async def keep(self, session: Session) -> None:
+        """Keep the lists true while the session lasts; runs until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._relist, session)
+            if session.modern:
+                tasks.start_soon(self._listen, session)
+            else:
+                for uri in list(self.subscribed):
+                    tasks.start_soon(self._again, session, uri)
+
+    async def _relist(self, session: Session) -> None:
+        while True:
+            every = RELIST_EVERY * random.uniform(0.8, 1.2) if self._config.transport != "stdio" else math.inf
+            with anyio.move_on_after(every):
+                await self._stale.wait()
+                await anyio.sleep(COALESCE)
+            self._stale = anyio.Event()
+            try:
+                with anyio.fail_after(self._config.connect_timeout):
+                    await self.read(session)
+            except (RpcError, UpstreamFailure, TimeoutError) as error:
+                log.warning("server %r: could not read its lists again: %s", self._config.key, describe(error))
+
+    async def _listen(self, session: Session) -> None:
+        delay = 1.0
+        while True:
+            self._resubscribe = anyio.Event()
+            if not (filters := self._filters(session)):
+                await self._resubscribe.wait()
+                continue
+            opened = anyio.current_time()
+            async with anyio.create_task_group() as tasks:
+
+                async def stream() -> None:
+                    await listen(session, filters)
+                    tasks.cancel_scope.cancel()
+
+                tasks.start_soon(stream)
+                await self._resubscribe.wait()
+                tasks.cancel_scope.cancel()
+            if self._resubscribe.is_set():
+                continue
+            delay = 1.0 if anyio.current_time() - opened > LISTEN_PROVEN else min(LISTEN_CAP, delay * 2)
+            await anyio.sleep(delay)
+            self._stale.set()  # there is no replay: what was missed is read
+
+    def _filters(self, session: Session) -> dict[str, Any]:
+        def changes(kind: str) -> bool:
+            capability = session.capabilities.get(kind)
+            return isinstance(capability, dict) and capability.get("listChanged") is True  # pyright: ignore[reportUnknownMemberType]
+
+        names = {"toolsListChanged": "tools", "resourcesListChanged": "resources", "promptsListChanged": "prompts"}
+        filters: dict[str, Any] = {name: True for name, kind in names.items() if changes(kind)}
+        if self.subscribed:
+            filters["resourceSubscriptions"] = sorted(self.subscribed)
+        return filters
+
+    # Subscriptions of clients to resources.
+
+    async def subscribe(self, session: Session, uri: str) -> None:
+        """One more client wants to know of changes of a resource; raises what a request raises."""
+        if not self.subscribed.get(uri) and not session.modern:
+            await session.request("resources/subscribe", {"uri": uri}, timeout=self._config.timeout)
+        self.subscribed[uri] = self.subscribed.get(uri, 0) + 1
+        self._resubscribe.set()
+
+    async def unsubscribe(self, session: Session | None, uri: str) -> None:
+        """One client less; the last one ends the subscription."""
+        left = self.subscribed.pop(uri, 0) - 1
+        if left > 0:
+            self.subscribed[uri] = left
+        elif left == 0:
+            self._resubscribe.set()
+            if session is not None and not session.modern:
+                await session.request("resources/unsubscribe", {"uri": uri}, timeout=self._config.timeout)
+
+    async def _again(self, session: Session, uri: str) -> None:
+        """A new session knows nothing of the subscriptions of the old one."""
+        try:
+            await session.request("resources/subscribe", {"uri": uri}, timeout=self._config.timeout)
+        except (RpcError, UpstreamFailure) as error:
+            log.warning("server %r: could not subscribe to %s again: %s", self._config.key, uri, describe(error))
