@@ -32,9 +32,9 @@ class Guard:
         refusal = self._refusal(headers)
         authorized = refusal is None and self._authorized(headers)
         if refusal is None and scope["path"] == "/health":
-            body: Response = PlainTextResponse("ok") if not authorized else JSONResponse(self._status())
-            if self._token is None:
-                body = JSONResponse(self._status())
+            # Whoever has shown no token learns nothing more, also where none is configured.
+            shown = self._token is not None and authorized
+            body: Response = JSONResponse(self._status()) if shown else PlainTextResponse("ok")
             await body(scope, receive, send)
         elif refusal is not None:
             await refusal(scope, receive, send)
