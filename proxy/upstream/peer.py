@@ -204,6 +204,8 @@ class Peer:
     def _waiting(self, ident: object) -> _Pending | None:
         if isinstance(ident, str) and ident.isdecimal():
             ident = int(ident)  # servers that turn ids into strings
+        elif isinstance(ident, float) and ident.is_integer():
+            ident = int(ident)  # or, without integers of their own, into floats
         return self._pending.get(ident) if isinstance(ident, int) and not isinstance(ident, bool) else None
 
     def _error(self, error: object) -> Exception:

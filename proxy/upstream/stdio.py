@@ -86,6 +86,7 @@ class _Process(asyncio.SubprocessProtocol):
         self._size = 0
         self._junk_told = False
         self._exit = ""
+        self._leaving = False
         self._open = {1, 2}
         """Which of the child's outputs have not ended."""
         self._writable = anyio.Event()
@@ -123,7 +124,9 @@ class _Process(asyncio.SubprocessProtocol):
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._writable.set()
         self._open.discard(fd)
-        if fd == 1:
+        if fd == 0 and self._stdin is not None and not self._leaving:
+            self._ended("the server closed its input")
+        elif fd == 1:
             self._ended("the server closed its output")
         elif not self._open and self.exited.is_set():
             self._end(self._exit)
@@ -165,6 +168,7 @@ class _Process(asyncio.SubprocessProtocol):
         await self._writable.wait()
 
     def close_stdin(self) -> None:
+        self._leaving = True
         if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.close()
 
@@ -215,6 +219,7 @@ def decode(line: bytes) -> Any:
         text = line.decode()
     except UnicodeDecodeError:
         text = line.decode("utf-8", "replace")
+    text = text.removeprefix("\ufeff")
     value = json.loads(text)
     if "\\ud" in text or "\\uD" in text:
         # JavaScript servers cut strings in half; a lone half cannot be encoded again on the way out.

@@ -23,7 +23,7 @@ async def test_every_page_of_a_list_is_read(tmp_path: Path, mode: str) -> None:
         assert await proxy.text("pages__t11") == "called t11"
 
 
-@pytest.mark.parametrize(("mode", "kept", "warning"), [("loop", 4, "pages repeat"), ("badlast", 8, "page 3")])
+@pytest.mark.parametrize(("mode", "kept", "warning"), [("loop", 4, "repeat"), ("badlast", 8, "page 3")])
 async def test_a_list_without_a_right_end_keeps_what_was_read(
     tmp_path: Path, mode: str, kept: int, warning: str, caplog: pytest.LogCaptureFixture
 ) -> None:
