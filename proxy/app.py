@@ -25,7 +25,7 @@ from proxy.dispatch import Dispatcher, error_result, failed
 from proxy.eager import fits_below, shown
 from proxy.errors import Refused, UpstreamFailure
 from proxy.hosts import HostRow
-from proxy.listing import Listing, TextCache, lines, render
+from proxy.listing import Listing, TextCache, lines
 from proxy.offers import Offers
 from proxy.search import Index
 from proxy.server import ProxyServer
@@ -234,14 +234,9 @@ class App:
         if not bridged:
             return listed
         search = self.settings.tool_search
-        spent = bridge.guidance_lengths(search)
-        limits = [None if (limit := row.limit(slot)) is None else max(0, limit - spent[slot]) for slot in row.slots]
         count, _ = self._counts.counter(self._wanted(catalog), exact=search.tokenizer == "o200k")
-        listing = render(
-            catalog, budget=search.budget, slots=limits, mode=search.listing, count=count, cache=self._texts
-        )
-        self._listings[key] = listing
-        return [*bridge.bridge_tools(search, dict(zip(row.slots, listing.slots, strict=True))), *listed]
+        tools, self._listings[key] = bridge.placed_tools(search, row, catalog, count, self._texts)
+        return [*tools, *listed]
 
     async def listing(self, client: str | None = None) -> Listing | None:
         """What the descriptions say to a client of that name; None where there is no bridge."""

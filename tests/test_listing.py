@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from listing_reader import count, rank, read, real_catalog, real_servers, server
+from listing_reader import HEADING, count, rank, read, real_catalog, real_servers, server
 
 from proxy.catalog import Catalog, make_server
 from proxy.config import ServerConfig
@@ -169,10 +169,21 @@ def test_a_giant_is_shown_in_part_under_its_summary() -> None:
 
 def test_the_listing_goes_on_in_the_next_slot_at_a_line_break() -> None:
     whole = listing(3_000).slots[0]
-    parts = listing(3_000, [3_500, 700, None]).slots
+    parts = listing(3_000, [8_000, 700, None]).slots
     assert all(parts)
     assert " ".join(parts).split() == whole.split()
     assert all(text == text.strip() for text in parts)
+
+
+def test_the_first_of_several_slots_names_every_server_and_topics_are_shortened_for_that() -> None:
+    whole, parts = listing(3_000), listing(3_000, [3_500, 700, None])
+    lines = parts.slots[0].split("\n")
+    first = read(["\n".join(lines[: next(n for n, line in enumerate(lines) if HEADING.fullmatch(line))])])
+    assert {*first.summaries, *first.bare, *first.listed} == real_catalog().servers.keys()
+    assert read(parts.slots).names == read(whole.slots).names
+    assert {key for key, form in parts.forms.items() if form != whole.forms[key]} <= {
+        key for key, form in whole.forms.items() if form.startswith(("summary", "areas"))
+    }
 
 
 def test_a_slot_that_is_too_small_for_the_next_line_is_left_out() -> None:

@@ -6,7 +6,16 @@ calls. Every text names the three tools as the settings do.
 
 from proxy.bridge.answers import listed_topics
 from proxy.bridge.describing import describe_answer
+from proxy.bridge.placing import placed_tools
 from proxy.bridge.searching import search_answer
 from proxy.bridge.tools import bridge_tools, guidance_lengths, instructions
 
-__all__ = ["bridge_tools", "describe_answer", "guidance_lengths", "instructions", "listed_topics", "search_answer"]
+__all__ = [
+    "bridge_tools",
+    "describe_answer",
+    "guidance_lengths",
+    "instructions",
+    "listed_topics",
+    "placed_tools",
+    "search_answer",
+]

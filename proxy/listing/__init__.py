@@ -5,12 +5,12 @@ depend on that server alone (`TextCache` keeps them by its hash); only the fill 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from proxy.catalog import Catalog
-from proxy.listing.ladder import Count, Rung, entry_text, rungs_of, step_classes
-from proxy.listing.layout import LISTED, RULES, SERVERS, Slots, lay, named_line, pieces, tail
+from proxy.listing.ladder import Count, Rung, Step, entry_text, rungs_of, step_classes
+from proxy.listing.layout import LISTED, RULES, SERVERS, Slots, blocks, head, lay, named_line, tail
 from proxy.listing.texts import ServerTexts, TextCache
 
 __all__ = ["Listing", "TextCache", "lines", "render"]
@@ -47,11 +47,14 @@ def render(
     fill = _Fill(texts, {key: rungs[0] for key, rungs in ladders.items()}, budget, slots, count)
     if not texts or not fill.fits:
         return _below_floor(texts, budget, slots, count)
+    taken: list[list[Step]] = []
     for steps in step_classes(ladders):
         risen = fill.rise({step.key: step.rung for step in steps})
         if not risen.fits:
             break
         fill = risen
+        taken.append(steps)
+    fill = _headed(fill, {key: rungs[0] for key, rungs in ladders.items()}, taken)
     laid = fill.lay() or ()
     named = any(rung.blocks for rung in fill.rungs.values())
     return Listing(1 if named else 2, laid, {key: rung.form for key, rung in fill.rungs.items()}, fill.tokens)
@@ -108,7 +111,42 @@ class _Fill:
 
     def lay(self) -> tuple[str, ...] | None:
         """The text of each slot; None where they cannot hold it."""
-        return lay(pieces(self.texts, self.rungs), self.slots)
+        return lay([*head(self.texts, self.rungs), *blocks(self.texts, self.rungs)], self.slots)
+
+
+def _headed(fill: _Fill, bare: Mapping[str, Rung], taken: Sequence[Sequence[Step]]) -> _Fill:
+    """`fill` with topics so short that one slot names every server, where several slots are to be filled.
+
+    A model that sees the first text only, or a host that shows no more, then still knows every server. The topics are
+    bought anew in the order of `taken`, until the slots that could hold the servers without any topic are full; what
+    is said of tools does not change, so a larger budget or slot still never shows less.
+    """
+
+    def with_topics(topics: Mapping[str, Rung]) -> _Fill:
+        return fill.rise(
+            {
+                key: replace(rung, summary=topics[key].summary) if rung.blocks else topics[key]
+                for key, rung in fill.rungs.items()
+                if rung.summary is not None
+            }
+        )
+
+    def fits(candidate: _Fill, slots: Slots) -> bool:
+        return lay(head(candidate.texts, candidate.rungs), slots) is not None
+
+    plain = with_topics(bare)
+    place = next((n for n in range(1, len(fill.slots)) if fits(plain, fill.slots[:n])), None)
+    if place is None or fits(fill, fill.slots[:place]):
+        return fill
+    topics = dict(bare)
+    found = plain
+    for steps in taken:
+        topics |= {s.key: s.rung for s in steps if s.rung.summary is not None and not s.rung.blocks}
+        longer = with_topics(topics)
+        if not fits(longer, fill.slots[:place]):
+            break
+        found = longer
+    return found
 
 
 def _below_floor(texts: Sequence[ServerTexts], budget: int, slots: Slots, count: Count) -> Listing:

@@ -40,6 +40,11 @@ class Rung:
     early: bool = False
     """Bought before anything longer of any server."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether the blocks hold every tool."""
+        return bool(self.blocks) and not self.form.startswith("areas")
+
 
 def units(text: str) -> int:
     """UTF-16 units, as JavaScript hosts count."""

@@ -30,18 +30,22 @@ class Piece:
     before: Literal["\n", " "] = "\n"
 
 
-def pieces(texts: Sequence[ServerTexts], rungs: Mapping[str, Rung]) -> list[Piece]:
-    """The listing. `texts` are sorted by key; `rungs` has the form of each key."""
+def head(texts: Sequence[ServerTexts], rungs: Mapping[str, Rung]) -> list[Piece]:
+    """What names every server. `texts` are sorted by key; `rungs` has the form of each key."""
     chosen = [(text, rungs[text.key]) for text in texts]
     found: list[Piece] = []
     if any(rung.blocks for _, rung in chosen):
         found.append(Piece(RULES))
     found += [Piece(rung.summary) for _, rung in chosen if rung.summary is not None]
-    found += server_line(SERVERS, [text.entry for text, rung in chosen if rung.form == "bare"])
-    found += server_line(LISTED, [text.entry for text, rung in chosen if rung.blocks and rung.summary is None])
-    for _, rung in chosen:
-        found += [Piece(line) for block in sorted(rung.blocks) for line in block]
+    plain = [(text.entry, rung) for text, rung in chosen if rung.summary is None]
+    found += server_line(SERVERS, [entry for entry, rung in plain if not rung.whole])
+    found += server_line(LISTED, [entry for entry, rung in plain if rung.whole])
     return found
+
+
+def blocks(texts: Sequence[ServerTexts], rungs: Mapping[str, Rung]) -> list[Piece]:
+    """What is said of the servers' tools."""
+    return [Piece(line) for text in texts for block in sorted(rungs[text.key].blocks) for line in block]
 
 
 def server_line(label: str, entries: Sequence[str]) -> list[Piece]:
