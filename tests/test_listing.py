@@ -64,6 +64,8 @@ def test_a_larger_budget_never_shows_less_of_any_server(
     budget: int, more: int, slots: list[int | None], wider: int
 ) -> None:
     small = listing(budget, slots)
+    # Of several slots a larger first one may come to name every server, for which topics are shortened.
+    wider = wider if len(slots) == 1 else 0
     large = listing(budget + more, [None if slot is None else slot + wider for slot in slots])
     for key, form in small.forms.items():
         assert rank(form) <= rank(large.forms[key]), key

@@ -119,7 +119,7 @@ def _headed(fill: _Fill, bare: Mapping[str, Rung], taken: Sequence[Sequence[Step
 
     A model that sees the first text only, or a host that shows no more, then still knows every server. The topics are
     bought anew in the order of `taken`, until the slots that could hold the servers without any topic are full; what
-    is said of tools does not change, so a larger budget or slot still never shows less.
+    is said of tools does not change, so a larger budget still never shows less.
     """
 
     def with_topics(topics: Mapping[str, Rung]) -> _Fill:
