@@ -117,7 +117,7 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.mark = str(folder / "home")
-        (folder / "home").mkdir()
+        (folder / "home").mkdir(parents=True)
 
     @property
     def cache(self) -> Path:
