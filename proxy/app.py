@@ -297,12 +297,12 @@ class App:
                 request = direct(name, arguments)
             if name in (search.search_name, search.describe_name):
                 await self._first_lists()
+            down, room = self.fleet.unavailable(), bridge.room_in(self._row(caller.client).result)
             if name == search.search_name:
-                return bridge.search_answer(
-                    arguments, self.catalog, await self.index(), search, unavailable=self.fleet.unavailable()
-                )
+                index = await self.index()
+                return bridge.search_answer(arguments, self.catalog, index, search, unavailable=down, room=room)
             if name == search.describe_name:
-                return bridge.describe_answer(arguments, self.catalog, search, unavailable=self.fleet.unavailable())
+                return bridge.describe_answer(arguments, self.catalog, search, unavailable=down, room=room)
         except Refused as refusal:
             return error_result(str(refusal))
         try:

@@ -14,6 +14,7 @@ from proxy.config import ToolSearchConfig
 from proxy.hosts import ROWS, UNKNOWN, HostRow
 from proxy.hosts.rows import HostTable
 from proxy.listing import Listing, TextCache
+from proxy.search import Index
 
 SETTINGS = ToolSearchConfig()
 CACHE = TextCache()
@@ -218,6 +219,21 @@ def test_a_row_changes_texts_and_never_the_tools() -> None:
         return [(t["name"], t["annotations"], t["inputSchema"]["properties"].keys(), t["_meta"]) for t in tools]
 
     assert all(bones(shown(row, 5).tools) == bones(shown(UNKNOWN.name, 5).tools) for row in ROW)
+
+
+@EVERY_ROW
+def test_answers_stay_below_what_the_host_keeps_and_no_line_is_cut(row: str) -> None:
+    kept = ROW[row].result
+    catalog = Catalog(spread(12))
+    index, room = Index(catalog), bridge.room_in(kept)
+    for arguments in ({"query": "create issue", "limit": 20, "detail": "full"}, {"limit": 50}):
+        answer = bridge.search_answer(arguments, catalog, index, SETTINGS, unavailable={}, room=room)
+        text = answer["content"][0]["text"]
+        assert kept is None or units(text) <= kept
+        assert len(text.split("\n")) > 3
+    names = [t.public_name for t in catalog.tools[::40]][:10]
+    answer = bridge.describe_answer({"names": names}, catalog, SETTINGS, unavailable={}, room=room)
+    assert kept is None or units(answer["content"][0]["text"]) <= kept
 
 
 # Stability: what a client sees changes only with its view, and then as little as possible.

@@ -4,7 +4,7 @@ Pure functions over a view of the catalog, its index and the settings; `server` 
 calls. Every text names the three tools as the settings do.
 """
 
-from proxy.bridge.answers import listed_topics
+from proxy.bridge.answers import listed_topics, room_in
 from proxy.bridge.describing import describe_answer
 from proxy.bridge.placing import placed_tools
 from proxy.bridge.searching import search_answer
@@ -17,5 +17,6 @@ __all__ = [
     "instructions",
     "listed_topics",
     "placed_tools",
+    "room_in",
     "search_answer",
 ]

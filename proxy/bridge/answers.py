@@ -12,10 +12,17 @@ TopicOf = Callable[[Server], str]
 
 ANSWER_TOKENS = 8_000
 """Claude Code warns above 10,000 tokens of a result and refuses 25,000 (failure report L8)."""
+_CHARACTERS_PER_TOKEN = 5
+"""More than a token of an answer ever has, so that a limit of characters holds."""
 _TOPIC = 80
 _REASON = 200
 _SERVERS = 40
 _DOWN = 15
+
+
+def room_in(characters: int | None) -> int:
+    """The tokens that an answer may have where a host keeps so many characters of a result."""
+    return ANSWER_TOKENS if characters is None else min(ANSWER_TOKENS, characters // _CHARACTERS_PER_TOKEN)
 
 
 def dump(value: object) -> str:

@@ -21,9 +21,17 @@ _OPTIONAL = ("annotations", "outputSchema")
 
 
 def describe_answer(
-    arguments: object, catalog: Catalog, settings: ToolSearchConfig, *, unavailable: Mapping[str, str]
+    arguments: object,
+    catalog: Catalog,
+    settings: ToolSearchConfig,
+    *,
+    unavailable: Mapping[str, str],
+    room: int = ANSWER_TOKENS,
 ) -> dict[str, Any]:
-    """Answer one call of describe, as a CallToolResult dict; understands or teaches, never raises."""
+    """Answer one call of describe, as a CallToolResult dict; understands or teaches, never raises.
+
+    `room` is in tokens (`room_in` the characters that the host keeps).
+    """
     names = _names(read_names(arguments), catalog)
     if not names:
         example = catalog.tools[0].public_name if catalog.tools else "server__tool"
@@ -41,7 +49,6 @@ def describe_answer(
             missing.append(_missing(error, catalog, settings))
     lines: list[str] = []
     omitted: list[dict[str, object]] = []
-    room = ANSWER_TOKENS
     for number, tool in enumerate(tools):
         line = dump(_described(tool))
         tokens = estimate(line)

@@ -36,7 +36,7 @@ _ELSEWHERE = 3
 """Names from other servers where the one that was asked for has no match."""
 _QUERY = 200
 _EXTRA_TOKENS = 2_000
-"""Kept back from the matches for the other keys of an answer."""
+"""Kept back from the matches for the other keys of an answer; a quarter of a smaller room."""
 
 
 def search_answer(
@@ -47,14 +47,16 @@ def search_answer(
     *,
     unavailable: Mapping[str, str],
     topic_of: TopicOf = configured_topic,
+    room: int = ANSWER_TOKENS,
 ) -> dict[str, Any]:
     """Answer one call of search, as a CallToolResult dict; understands or teaches, never raises.
 
     `catalog` is the caller's view and `index` that view's index; `unavailable` has the reason for each server that
-    cannot be reached now; `topic_of` gives the topics for answers that list the servers (`listed_topics`).
+    cannot be reached now; `topic_of` gives the topics for answers that list the servers (`listed_topics`); `room` is in
+    tokens (`room_in` the characters that the host keeps).
     """
     request = read_search(arguments, settings)
-    answer = _Answer(catalog, index, settings, unavailable, topic_of, request)
+    answer = _Answer(catalog, index, settings, unavailable, topic_of, request, room)
     if request.server is not None and answer.server is None:
         return result(answer.unknown_server(request.server))
     if not request.queries:
@@ -84,6 +86,7 @@ class _Answer:
         unavailable: Mapping[str, str],
         topic_of: TopicOf,
         request: SearchRequest,
+        room: int,
     ) -> None:
         self._catalog = catalog
         self._index = index
@@ -91,6 +94,7 @@ class _Answer:
         self._unavailable = unavailable
         self._topic_of = topic_of
         self._request = request
+        self._room = room - min(_EXTRA_TOKENS, room // 4)
         self.server = _server_key(catalog, request.server) if request.server is not None else None
 
     def single(self, query: str) -> str:
@@ -101,7 +105,7 @@ class _Answer:
         end = max(wanted, hits.exact)
         shown = hits.matches[request.offset : end]
         lines = [self._line(tool, lead=n == 0 and self._leads(hits)) for n, (tool, _) in enumerate(shown)]
-        kept, left = _fitting(lines)
+        kept, left = _fitting(lines, self._room)
         extra: dict[str, object] = {"omitted": left}
         if request.detail == "brief":
             extra["more"] = [tool.public_name for tool, _ in hits.matches[end : end + _MORE]]
@@ -131,7 +135,7 @@ class _Answer:
             missed = missed or not lines
             near = near_names(self._catalog, query) if not lines else ()
             notes.append({"unmatched": _words(hits.unmatched), "near": list(near)})
-        fitting = _fitting_groups(groups)
+        fitting = _fitting_groups(groups, self._room)
         results = [
             f'{{"query":{dump(shorten(one_line(query), _QUERY))},' + rows("matches", lines) + tail(note) + "}"
             for query, lines, note in zip(queries, fitting, notes, strict=True)
@@ -153,7 +157,7 @@ class _Answer:
         chosen = self._catalog.servers[self.server].tools if self.server is not None else self._catalog.tools
         limit = request.limit if request.paged_limit else self._settings.max_search_limit
         lines = [self._line(tool) for tool in chosen[request.offset : request.offset + limit]]
-        kept, _ = _fitting(lines)
+        kept, _ = _fitting(lines, self._room)
         end = request.offset + len(kept)
         extra: dict[str, object] = {}
         if kept and end < len(chosen):
@@ -255,9 +259,8 @@ def _words(unmatched: tuple[str, ...]) -> list[str]:
     return [one_line(word)[:64] for word in unmatched[:20]]
 
 
-def _fitting(lines: list[_Line]) -> tuple[list[str], list[str]]:
+def _fitting(lines: list[_Line], room: int) -> tuple[list[str], list[str]]:
     """The lines that fit into an answer, best first, and the names of the others. The first always fits."""
-    room = ANSWER_TOKENS - _EXTRA_TOKENS
     kept: list[str] = []
     for number, line in enumerate(lines):
         room -= line.tokens + 1
@@ -267,9 +270,8 @@ def _fitting(lines: list[_Line]) -> tuple[list[str], list[str]]:
     return kept, []
 
 
-def _fitting_groups(groups: list[list[_Line]]) -> list[list[str]]:
+def _fitting_groups(groups: list[list[_Line]], room: int) -> list[list[str]]:
     """The same over several queries: all first matches, then all second ones, and so on."""
-    room = ANSWER_TOKENS - _EXTRA_TOKENS
     kept: list[list[str]] = [[] for _ in groups]
     for rank in range(max(map(len, groups), default=0)):
         for number, lines in enumerate(groups):
