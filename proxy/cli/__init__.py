@@ -2,8 +2,10 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from typing import cast
 
 from proxy import __version__
 from proxy.errors import ConfigError, NarrowWaistError
@@ -103,14 +105,28 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(options, name, default)
     module = COMMANDS[options.command][0] if options.command else "proxy.cli.serve"
     try:
-        return importlib.import_module(module).run(options)
-    except ConfigError as error:
-        sys.stderr.write(f"narrow-waist: {error}\n")
-        return 2
-    except NarrowWaistError as error:
-        sys.stderr.write(f"narrow-waist: {error}\n")
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # `narrow-waist list | head`
-        return 0
+        code: int = importlib.import_module(module).run(options)
+        sys.stdout.flush()
+    except BaseException as raised:
+        error = _alone(raised)
+        if isinstance(error, NarrowWaistError):
+            sys.stderr.write(f"narrow-waist: {error}\n")
+            return 2 if isinstance(error, ConfigError) else 1
+        if isinstance(error, KeyboardInterrupt):
+            return 130
+        if isinstance(error, BrokenPipeError):  # `narrow-waist list | head`
+            # What is still buffered would be written at exit, and fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        raise
+    return code
+
+
+def _alone(error: BaseException) -> BaseException:
+    """The one error inside the groups that task groups wrap around it."""
+    while isinstance(error, BaseExceptionGroup):
+        group = cast(BaseExceptionGroup[BaseException], error)
+        if len(group.exceptions) > 1:
+            return group
+        error = group.exceptions[0]
+    return error
