@@ -125,8 +125,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _alone(error: BaseException) -> BaseException:
     """The one error inside the groups that task groups wrap around it."""
     while isinstance(error, BaseExceptionGroup):
-        group = cast(BaseExceptionGroup[BaseException], error)
-        if len(group.exceptions) > 1:
-            return group
-        error = group.exceptions[0]
-    return error
+        inner = list(cast(BaseExceptionGroup[BaseException], error).exceptions)
+        if len(inner) > 1:
+            break
+        error = inner[0]
+    return cast(BaseException, error)
