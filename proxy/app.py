@@ -4,6 +4,7 @@ What depends on the catalog (index, listing, tool lists) is pure and kept by the
 thread when the catalog has changed, or at the first need, and never on the path of a call.
 """
 
+import asyncio
 import logging
 import subprocess
 from collections import deque
@@ -35,6 +36,9 @@ from proxy.upstream.questions import Clients
 from proxy.upstream.snapshot import Snapshot, default_folder
 
 log = logging.getLogger(__name__)
+
+ANSWERING = 0.2
+"""Seconds that the first list takes to be made and sent, before starting many processes delays it."""
 
 
 class App:
@@ -179,7 +183,7 @@ class App:
                 await self._first_lists()
                 await self._counted.wait()
             self._listed_once = True
-            self.fleet.start()
+            asyncio.get_running_loop().call_later(ANSWERING, self.fleet.start)
 
     async def _first_lists(self) -> None:
         """Wait, the first time and within `first_list_wait`, for lists that were never seen."""

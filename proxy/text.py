@@ -37,7 +37,7 @@ _SHOWN = _Shown()
 
 
 def one_line(text: str) -> str:
-    """`text` as one line: white space collapsed, control, format (bidi, zero width, tag) and surrogate characters gone."""
+    """`text` as one line: white space collapsed; control, format (bidi, zero width, tag), surrogate characters gone."""
     if text.isascii() and text.isprintable():
         return " ".join(text.split())
     return " ".join(text.translate(_SHOWN).split())

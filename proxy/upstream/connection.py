@@ -94,8 +94,8 @@ class Connection:
 
     @property
     def settled(self) -> bool:
-        """Whether the list is known, or at least one attempt has failed."""
-        return self.lists.found is not None or (self._attempts > 0 and self.state == "failed")
+        """Whether there is nothing to wait for: its list is known, an attempt has failed, or waiting was in vain."""
+        return self.lists.waited or self.lists.found is not None or (self._attempts > 0 and self.state == "failed")
 
     @property
     def trouble(self) -> str:
@@ -154,9 +154,10 @@ class Connection:
             self._set("stopped", "the proxy is stopping")
 
     async def _until_wanted(self) -> None:
-        """A server known from disk need not start before the client has been answered, a lazy one before a call."""
-        if self.lists.found is not None:
-            with anyio.move_on_after(math.inf if self.config.start == "lazy" else START_DELAY):
+        """A server seen before need not start before the client has been answered, a lazy one before a call."""
+        if self.lists.waited:
+            lazy = self.config.start == "lazy" and self.lists.found is not None
+            with anyio.move_on_after(math.inf if lazy else START_DELAY):
                 await self._wake.wait()
 
     async def _pause(self, error: Exception | None, failures: int) -> None:
@@ -321,10 +322,10 @@ class Connection:
                 self._wake.set()
                 await self._changed.wait()
         if not self._usable():
-            if self.state != "ready" and self.config.problem is None and not self._closing:
+            if self.config.problem is None and not self._closing:
                 # A process may be being tidied away: its last words and the next attempt are known after that.
                 with anyio.move_on_after(TIDY):
-                    while self.state != "ready" and self.next_try is None:
+                    while not self._usable() and self.next_try is None:
                         await self._changed.wait()
             raise UpstreamFailure(self.config.key, self.trouble, may_have_run=False)
         assert self._session is not None

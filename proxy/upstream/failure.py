@@ -16,12 +16,13 @@ class ConnectError(NarrowWaistError):
 
 def single(error: Exception) -> Exception:
     """What a transport's task group has wrapped: the one error inside, where there is just one."""
-    while isinstance(error, ExceptionGroup):
-        group = cast("ExceptionGroup[Exception]", error)
-        if len(group.exceptions) != 1:
-            break
-        error = group.exceptions[0]
-    return error
+    found: Exception = error
+    while isinstance(found, ExceptionGroup):
+        inside = cast("ExceptionGroup[Exception]", found).exceptions
+        if len(inside) != 1:
+            return error
+        found = inside[0]
+    return found
 
 
 def describe(error: BaseException) -> str:

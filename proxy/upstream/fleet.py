@@ -102,8 +102,13 @@ class Fleet:
             self._reaper.close()
 
     def start(self) -> None:
-        """The first client has been answered: servers known from disk need not wait any longer."""
+        """The first client has been answered: servers known from disk need not wait any longer.
+
+        A server that let the client wait in vain is not waited for at later starts.
+        """
         for connection in self.connections.values():
+            if not connection.settled:
+                connection.lists.waited_in_vain()
             if connection.config.start != "lazy":
                 connection.wake()
 

@@ -41,6 +41,8 @@ class Lists:
         """`serverInfo`."""
         self.modern: bool | None = self._kept.modern if self._kept is not None else None
         """The era it spoke the last time."""
+        self.waited = self._kept is not None or snapshot.waited(config)
+        """Whether an earlier start has waited for its first list: one that never comes is waited for just once."""
         self.warnings: list[str] = []
         self._stale = anyio.Event()
         self.subscribed: dict[str, int] = {}
@@ -50,6 +52,11 @@ class Lists:
     def stale(self) -> None:
         """The server says that its lists have changed."""
         self._stale.set()
+
+    def waited_in_vain(self) -> None:
+        """Remember that its first list did not come in time; a few bytes, written at once."""
+        self.waited = True
+        self._snapshot.mark_waited(self._config)
 
     async def read(self, session: Session) -> None:
         """Read all lists; raises what a request raises, where the tools cannot be read."""

@@ -85,6 +85,16 @@ class Snapshot:
             },
         )
 
+    def waited(self, config: ServerConfig) -> bool:
+        """Whether a start has waited in vain for this config's first list before."""
+        data = self._read(self._name(config))
+        return data is not None and data.get("launch") == config.launch_hash
+
+    def mark_waited(self, config: ServerConfig) -> None:
+        """Note that a start has waited in vain; never in the place of a list."""
+        if self._read(self._name(config)) is None:
+            self._write(self._name(config), {"server": config.key, "launch": config.launch_hash})
+
     def load_counts(self) -> dict[str, int]:
         """Exact token counts by text, as far as they were kept."""
         counts = (self._read("counts.json") or {}).get("counts")
