@@ -80,7 +80,8 @@ def _row(connection: Connection, server: Server, listing: Listing | None) -> Row
             notes.append(f"{tool.name}: {left_out}{'; '.join(found.notes)}")
     return Row(
         server.key,
-        connection.state,
+        # One that has failed may be at its next attempt already.
+        "failed" if connection.state == "starting" and connection.reason else connection.state,
         len(server.tools),
         connection.connect_seconds,
         sum(estimate(json.dumps(t.raw, ensure_ascii=False)) for t in server.tools),

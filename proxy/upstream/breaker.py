@@ -23,9 +23,15 @@ class Breaker:
         self._open_until = 0.0
         self._cool_down = COOL_DOWN
         self._last = ""
+        self._reached = False
 
-    def check(self) -> None:
-        """Let a call pass, or raise UpstreamFailure. After the cool-down one call passes as a trial."""
+    def check(self, *, connected: bool = False) -> None:
+        """Let a call pass, or raise UpstreamFailure. After the cool-down one call passes as a trial.
+
+        `connected`: there is a usable connection now, so failures to get one say nothing any more.
+        """
+        if connected and not self._reached:
+            self.answered()
         if self._failures < THRESHOLD:
             return
         left = self._open_until - anyio.current_time()
@@ -40,10 +46,12 @@ class Breaker:
         """The upstream has answered a call, whatever the answer."""
         self._failures = 0
         self._cool_down = COOL_DOWN
+        self._reached = False
 
-    def failed(self, reason: str) -> None:
-        """The upstream has not answered a call."""
+    def failed(self, reason: str, *, reached: bool = True) -> None:
+        """The upstream has not answered a call, which may have `reached` it."""
         self._failures += 1
+        self._reached = self._reached or reached
         self._last = reason
         if self._failures >= THRESHOLD:
             if self._failures > THRESHOLD:

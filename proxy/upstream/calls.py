@@ -48,14 +48,14 @@ class Calls:
         """
         forwarded = {k: v for k, v in meta.items() if k != "progressToken" and not k.startswith(PROTOCOL_META)}
         params = {**params, "_meta": forwarded} if forwarded else dict(params)
-        self._breaker.check()
+        self._breaker.check(connected=self._connection.session is not None)
         config = self._connection.config
         try:
             async with self._slots:
                 with self._connection.questions.call_of(caller.origin):
                     result = await self._with_answers(method, params, caller)
         except UpstreamFailure as failure:
-            self._breaker.failed(failure.reason)
+            self._breaker.failed(failure.reason, reached=failure.may_have_run)
             reason = mask(failure.reason, config.secrets)
             raise UpstreamFailure(config.key, reason, may_have_run=failure.may_have_run) from None
         except RpcError:
