@@ -1,0 +1,167 @@
+"""`doctor`: what each host shows of this proxy, where it would cut, and what to change."""
+
+import argparse
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+from anyio.to_thread import run_sync
+
+from proxy.app import App
+from proxy.cli.common import set_up_logging, settings
+from proxy.cli.seen import Seen, Text, TokenCounter, seen
+from proxy.cli.startup import Startup, measure
+from proxy.cli.table import printed_table
+from proxy.config import Settings
+from proxy.errors import ConfigError
+from proxy.hosts import HostRow
+
+
+def run(options: argparse.Namespace) -> int:
+    """0 if nothing is to be changed for the host that is named, else 1."""
+    config = settings(options)
+    set_up_logging(logging.CRITICAL, config, verbose=options.verbose)
+    if options.text and options.host is None:
+        raise ConfigError("--text shows the texts of one host: narrow-waist doctor HOST --text")
+    rows = list(config.hosts.rows) if options.host is None else [_row(config, options.host)]
+    found, startup = anyio.run(_examine, config, rows, options)
+    patience = {each.row.name: _late(each.row, startup) for each in found}
+    if options.json:
+        print(json.dumps(_report(found, startup, patience), indent=1, ensure_ascii=False))
+    elif options.host is None:
+        _print_all(found, startup, patience)
+    else:
+        _print_one(found[0], startup, patience[found[0].row.name], options)
+    # Over all hosts it is an overview: nobody uses every one of them.
+    return 1 if options.host is not None and (found[0].advice or patience[found[0].row.name]) else 0
+
+
+def _row(config: Settings, name: str) -> HostRow:
+    """A row by its name, or by what a client calls itself."""
+    known = next((row for row in config.hosts.rows if name in row.client_names), None)
+    if known is not None:
+        return known
+    try:
+        return config.hosts.named(name)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("host_row: ", "doctor: ")) from None
+
+
+async def _examine(
+    config: Settings, rows: Sequence[HostRow], options: argparse.Namespace
+) -> tuple[list[Seen], Startup]:
+    app = App(config, os.environ)
+    async with app.running():
+        await app.fleet.wait_known(max((s.connect_timeout for s in config.servers), default=0.0))
+        await app.counted()
+        counter = TokenCounter(exact=config.tool_search.tokenizer == "o200k")
+        found = [await seen(app, row, options.name, counter) for row in rows]
+    # After that, so that it is a start like most: the lists of the servers are remembered.
+    client = rows[0].client_names[0] if len(rows) == 1 and rows[0].client_names else "doctor"
+    arguments = ["--demo"] if options.demo else ["--config", str(config.path)]
+    return found, await run_sync(measure, arguments, client)
+
+
+def _late(row: HostRow, startup: Startup) -> str:
+    """What to do where we are slower than the host waits; "" where we are not."""
+    if startup.listed is None:
+        return "The proxy did not answer a client: narrow-waist check says what is wrong."
+    if row.patience is None or startup.listed <= row.patience:
+        return ""
+    return (
+        f"{row.name} waits about {row.patience:g} s, and this start took {startup.listed:.1f} s: let it connect to a "
+        "proxy that runs already (narrow-waist --http), or raise the time it gives a server to start."
+    )
+
+
+def _cells(text: Text) -> tuple[str, ...]:
+    limit = "-" if text.limit is None else f"{text.limit:,}"
+    state = f"CUT after {text.limit:,}" if text.cut else "whole" if text.shown else "not shown there"
+    return text.slot, f"{text.characters:,}", f"{text.size:,}", f"{text.tokens:,}", limit, state
+
+
+def _print_all(found: Sequence[Seen], startup: Startup, patience: dict[str, str]) -> None:
+    def line(each: Seen) -> tuple[str, ...]:
+        return (
+            each.row.name,
+            each.used.name,
+            str(each.tier),
+            f"{sum(text.characters for text in each.texts):,}",
+            f"{each.schema_tokens:,}",
+            str(sum(text.cut for text in each.texts)),
+            str(len(each.tools)),
+            str(len(each.advice) + bool(patience[each.row.name])),
+        )
+
+    head = ("host", "texts made for", "tier", "characters", "tokens", "cut", "tools", "to change")
+    printed_table([head, *map(line, found)])
+    _print_startup(startup)
+    print("\ntokens: everything in tools/list, as sent. What to change, and every text: narrow-waist doctor HOST")
+
+
+def _print_startup(startup: Startup) -> None:
+    if startup.initialized is not None and startup.listed is not None:
+        print(f"\nFrom start to initialize: {startup.initialized:.2f} s; to tools/list: {startup.listed:.2f} s")
+
+
+def _print_one(each: Seen, startup: Startup, late: str, options: argparse.Namespace) -> None:
+    row = each.row
+    known = f"clientInfo.name {', '.join(row.client_names)}" if row.client_names else "does not say who it is"
+    print(f"{row.name}: {known}; texts made for the row {each.used.name!r}\n{row.source}\n")
+    printed_table([("slot", "characters", "bytes", "tokens", "kept", ""), *map(_cells, each.texts)])
+    kinds = Counter(form.partition("-")[0] for form in each.forms.values())
+    shown = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    print(f"\nTier {each.tier}" + (f"; servers: {shown}" if shown else ""))
+    print(f"tools/list: {len(each.tools)} tools, {each.schema_tokens:,} tokens as sent")
+    names = ", ".join(row.shown_name(name, options.name) for name in each.tools[:3])
+    print(f"names there: {names}" + (f" and {len(each.tools) - 3} more" if len(each.tools) > 3 else ""))
+    if row.first_line is not None:
+        first = each.texts[-1].text.split("\n")[0][: row.first_line] if each.texts else ""
+        print(f"before its own search has loaded us, only this is shown:\n  {first}")
+    if row.deferred:
+        print("it may hide descriptions until its own search; the instructions name the servers for that case")
+    _print_startup(startup)
+    advice = [*each.advice, *([late] if late else [])]
+    print("\nTo change:" if advice else "\nNothing to change.")
+    for sentence in advice:
+        print(f"- {sentence}")
+    for text in each.texts if options.text else ():
+        print(f"\n=== {text.slot} ({text.characters:,} characters)")
+        print(text.text[: text.kept])
+        if text.cut:
+            print(f"--- {row.name} cuts here; it does not show:\n{text.text[text.kept :]}")
+
+
+def _report(found: Sequence[Seen], startup: Startup, patience: dict[str, str]) -> dict[str, Any]:
+    return {
+        "startup": {"initialize_seconds": startup.initialized, "tools_list_seconds": startup.listed},
+        "hosts": [
+            {
+                "host": each.row.name,
+                "row": each.used.name,
+                "tier": each.tier,
+                "tools": len(each.tools),
+                "tokens": each.schema_tokens,
+                "slots": [
+                    {
+                        "slot": text.slot,
+                        "characters": text.characters,
+                        "bytes": text.size,
+                        "tokens": text.tokens,
+                        "limit": text.limit,
+                        "cut": text.cut,
+                        "text": text.text,
+                    }
+                    for text in each.texts
+                ],
+                "forms": dict(each.forms),
+                "source": each.row.source,
+                "advice": [*each.advice, *([late] if (late := patience[each.row.name]) else [])],
+            }
+            for each in found
+        ],
+    }
