@@ -4,12 +4,23 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
-from harness import GONE_WITHIN, PATIENCE, SERVERS, Daemon, Place, Running, http_server, proxy, python_server, until
-from raw_client import MODERN, StdioClient, http, stdio
+from harness import (
+    GONE_WITHIN,
+    PATIENCE,
+    SERVERS,
+    Daemon,
+    Place,
+    Running,
+    http_server,
+    proxy,
+    python_server,
+    text_of,
+    until,
+)
+from raw_client import MODERN, RawClient, StdioClient, http, stdio
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
 PARENT = "import subprocess, sys; subprocess.run(sys.argv[1:])"
@@ -35,9 +46,15 @@ def config(place: Place, polite: Path) -> Path:
     return place.config(servers)
 
 
-def all_up(client: Any) -> None:
+def all_up(client: RawClient) -> None:
     for server in ("good", "stubborn"):
         assert not client.through(f"{server}__pid")["result"].get("isError")
+
+
+def pid_of(client: RawClient) -> int | None:
+    """The process of the good server; None while it is down."""
+    result = client.through("good__pid")["result"]
+    return None if result.get("isError") else int(text_of(result))
 
 
 def busy(place: Place, client: StdioClient) -> None:
@@ -155,14 +172,14 @@ def test_upstreams_over_http_do_not_hold_the_proxy_up(place: Place) -> None:
 def test_a_server_that_dies_again_and_again_leaves_nothing_behind(place: Place, polite: Path) -> None:
     """Failure report T9: never two living generations of one server."""
     with stdio(place, proxy("--config", str(polite))) as client:
-        seen: set[str] = set()
+        seen: set[int] = set()
         for _ in range(3):
-            seen.add(client.through("good__pid")["result"]["content"][0]["text"])
+            seen.add(until(lambda: pid_of(client), "it is up"))
             assert client.through("good__die")["result"]["isError"] is True
-        seen.add(client.through("good__pid")["result"]["content"][0]["text"])
-        assert len(seen) == 4, "it was not started again"
+        seen.add(until(lambda: pid_of(client), "it is up again"))
+        assert len(seen) == 4
         assert len(place.upstreams()) == 1
-        assert {int(pid) for pid in seen} > set(place.upstreams())
+        assert seen > set(place.upstreams())
 
 
 def test_a_command_that_was_cut_off_leaves_nothing_behind(place: Place, polite: Path) -> None:
