@@ -72,7 +72,7 @@ class App:
         self._small = False
         """Whether all schemas together are small enough to be shown without the bridge."""
         self._weigh()
-        self._making = anyio.Lock()
+        self._making, self._indexing = anyio.Lock(), anyio.Lock()
         self._index: tuple[str, Index] | None = None
         self._listings: dict[tuple[str, str, bool], Listing] = {}
         self._tools: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
@@ -127,13 +127,16 @@ class App:
                 await self.server.changes.updated(self._updated.popleft())
 
     async def _keep_up(self) -> None:
-        """After each change: prepare index and texts, count exactly what is new, then say so."""
+        """After each change: count exactly what is new, say so, and prepare the index.
+
+        In that order, because hosts wait little for their first `tools/list` (Codex 1.2 s), which needs no index.
+        """
         while True:
             await self._dirty.wait()
             self._dirty = anyio.Event()
-            await self.index()
             await self._count()
             self.server.catalog_changed()
+            await self.index()
 
     async def counted(self) -> None:
         """Wait until the texts of the current catalog have exact counts, or never will."""
@@ -251,7 +254,7 @@ class App:
         """The search index of the current catalog."""
         catalog = self.catalog
         if self._index is None or self._index[0] != catalog.hash:
-            async with self._making:
+            async with self._indexing:
                 if self._index is None or self._index[0] != catalog.hash:
                     words = self._index[1].words if self._index is not None else None
                     index = await anyio.to_thread.run_sync(partial(Index, catalog, words))
