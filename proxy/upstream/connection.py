@@ -75,7 +75,8 @@ class Connection:
         self.stderr = StderrTail(self.config.key, self._mask)
         self._session: Session | None = None
         self._era: Mode = self.config.mode
-        self._attempts = 0
+        self._attempts = self._refused = 0
+        """Attempts that are over, and those of them that never got ready: losing a good connection is no refusal."""
         self._tried_at = -math.inf
         self._changed = anyio.Event()
         self._wake = anyio.Event()
@@ -147,6 +148,7 @@ class Connection:
                     continue  # the next attempt differs: no reason to wait
                 if self._attempts == attempts:
                     self._attempts += 1  # it failed before there was anything to talk to
+                    self._refused += 1
                 failures = 1 if anyio.current_time() - started > PROVEN else failures + 1
                 await self._pause(error, failures)
         finally:
@@ -207,6 +209,7 @@ class Connection:
                     # Told before the process has been tidied away, which takes seconds with a stubborn one: no new
                     # call takes this session, and nobody waits for it.
                     self._attempts += 1
+                    self._refused += self._session is None
                     self._set("starting" if self._lost.is_set() or self._idle else "failed", reason)
                     peer.close("the connection could not be set up")
         if budget.cancelled_caught:
@@ -312,10 +315,10 @@ class Connection:
         Raises:
             UpstreamFailure: there is none, and why.
         """
-        attempts = self._attempts
+        refused = self._refused
         with anyio.move_on_after(self.config.connect_timeout):
             while not self._usable():
-                if self.state == "failed" and (self.config.problem or self._attempts > attempts):
+                if self.state == "failed" and (self.config.problem or self._refused > refused):
                     break
                 if self._closing:
                     break
