@@ -266,6 +266,11 @@ class App:
         """Resources and prompts of all servers."""
         return self.fleet.offers
 
+    @property
+    def wants_client(self) -> bool:
+        """Whether a stdio client is still expected to say who it is."""
+        return self._clients.number == 1 and not self._clients.seen.is_set()
+
     def client_is_there(self, origin: Origin) -> None:
         """A client has said who it is, so that servers can be told what it can do."""
         self._clients.is_there(origin)

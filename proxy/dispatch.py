@@ -49,6 +49,7 @@ class Dispatcher:
         self._upstreams = upstreams
         self._servers = servers
         self._bridge = bridge
+        self._advice = bridge if bridge.enabled != "off" else None
         self._validators = Validators()
 
     async def call(self, view: Catalog, request: Request, meta: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
@@ -64,7 +65,7 @@ class Dispatcher:
         outcome = "ok"
         try:
             tool = self._resolve(view, request.name)
-            arguments = choose(request, tool, self._validators, self._mode(tool), self._bridge)
+            arguments = choose(request, tool, self._validators, self._mode(tool), self._advice)
             result = await self._upstreams.call_tool(tool, arguments, meta, caller)
             if result.get("isError") is True:
                 outcome = "isError"

@@ -21,12 +21,12 @@ LAYERS = [
     {"listing", "search", "arguments", "guard", "eager"},
     {"catalog", "signature", "offers"},
     {"tool", "text", "config", "tokens", "masking"},
-    {"errors", "hosts", "caller"},
+    {"errors", "hosts", "caller", "wire"},
 ]
 """The rooms of the house from the top down. A room imports from itself, from its own layer and from those below."""
 
 NARROWER = {
-    "upstream": {"catalog", "offers", "tool", "config", "text", "masking", "caller", "errors"},
+    "upstream": {"catalog", "offers", "tool", "config", "text", "masking", "caller", "errors", "wire"},
     "demo": {"config"},
     "hosts": {"errors"},
 }
@@ -40,7 +40,7 @@ ONLY_IMPORTED_BY = {"upstream": {"app", "cli"}, "demo": {"app", "cli"}, "app": {
 MAY_IMPORT_MCP = {"server", "serving", "upstream", "demo"}
 PURE = {
     "arguments", "bridge", "caller", "catalog", "config", "eager", "errors", "hosts", "listing", "masking", "offers",
-    "search", "signature", "text", "tokens", "tool",
+    "search", "signature", "text", "tokens", "tool", "wire",
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
+from mcp.shared.dispatcher import Outbound
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -35,31 +36,56 @@ def client_name(context: Context) -> str | None:
 
 
 class Client:
-    """The client of one request; what is asked and said travels on that request's own channel."""
+    """The client of one request; what is asked and said travels on the channel it was made with."""
 
-    def __init__(self, context: Context, meta: Mapping[str, Any], levels: Levels, *, standing: bool = False) -> None:
-        """`standing`: use the connection's own channel, which outlives the request."""
-        self._context, self._meta, self._levels = context, meta, levels
-        connection = connection_of(context)
-        self.stateless = is_modern(context)
+    def __init__(
+        self,
+        channel: Outbound,
+        key: object,
+        meta: Mapping[str, Any],
+        *,
+        stateless: bool,
+        declared: Callable[[], Mapping[str, Any]],
+        level: Callable[[], str | None],
+    ) -> None:
+        """`key`: the connection's own channel, shared by all its requests; None for a stateless request over HTTP.
+
+        `declared` and `level` give what the handshake, or `logging/setLevel`, said of the connection.
+        """
+        self.key, self.stateless = key, stateless
+        self._channel, self._meta, self._declared, self._level = channel, meta, declared, level
+
+    @classmethod
+    def of(cls, context: Context, levels: Levels, *, standing: bool = False) -> "Client":
+        """The client behind a request of the SDK; `standing`: on the channel that outlives the request."""
+        connection, session = connection_of(context), context.session
+
+        def declared() -> Mapping[str, Any]:
+            typed = session.client_capabilities
+            return typed.model_dump(by_alias=True, mode="json", exclude_none=True) if typed is not None else {}
+
         # The public helpers of the session re-model what they send and drop what they do not know.
-        request = context.session._request_outbound  # pyright: ignore[reportPrivateUsage]
-        self._channel = connection.outbound if standing else request
+        request = session._request_outbound  # pyright: ignore[reportPrivateUsage]
+        return cls(
+            connection.outbound if standing else request,
+            connection.outbound if connection.has_standalone_channel else None,
+            request_meta(context.params),
+            stateless=is_modern(context),
+            declared=declared,
+            level=lambda: levels.get(connection),
+        )
 
-    @property
-    def key(self) -> object:
-        """The connection's channel, shared by all its requests; None for a stateless request over HTTP."""
-        connection = connection_of(self._context)
-        return connection.outbound if connection.has_standalone_channel else None
+    def with_meta(self, meta: Mapping[str, Any]) -> "Client":
+        """The same client, behind another request."""
+        return Client(
+            self._channel, self.key, meta, stateless=self.stateless, declared=self._declared, level=self._level
+        )
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """What the client declared, in the handshake or with this request."""
         declared = self._meta.get(CLIENT_CAPABILITIES_META_KEY)
-        if isinstance(declared, Mapping):
-            return cast(Mapping[str, Any], declared)
-        typed = self._context.session.client_capabilities
-        return typed.model_dump(by_alias=True, mode="json", exclude_none=True) if typed is not None else {}
+        return cast(Mapping[str, Any], declared) if isinstance(declared, Mapping) else self._declared()
 
     @property
     def log_level(self) -> str | None:
@@ -67,7 +93,7 @@ class Client:
         if self.stateless:
             level = self._meta.get(LOG_LEVEL_META_KEY)
             return level if isinstance(level, str) else None
-        return self._levels.get(connection_of(self._context))
+        return self._level()
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Send the client a request; raises RpcError for its error, or where it cannot be asked."""
@@ -92,3 +118,9 @@ class Client:
             await self._channel.notify("notifications/progress", {**params, "progressToken": token})
 
         return forward
+
+
+def request_meta(params: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """A request's `_meta`, empty where it is missing or not an object."""
+    given = (params or {}).get("_meta")
+    return cast(Mapping[str, Any], given) if isinstance(given, Mapping) else {}

@@ -7,7 +7,7 @@ then owes is the envelope of the client's era.
 
 import logging
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -28,7 +28,8 @@ from proxy.errors import RpcError, UpstreamFailure
 from proxy.offers import Offers
 from proxy.server.adapt import adapt
 from proxy.server.changes import Changes
-from proxy.server.client import Client, Context, client_name, connection_of, is_modern
+from proxy.server.client import Client, Context, client_name, connection_of, is_modern, request_meta
+from proxy.server.door import StdioDoor
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +96,11 @@ class House(Protocol):
         """The least level of log messages that any client wants."""
         ...
 
+    @property
+    def wants_client(self) -> bool:
+        """Whether `client_is_there` still matters."""
+        ...
+
     def client_is_there(self, origin: Origin) -> None:
         """A client has said who it is."""
         ...
@@ -107,6 +113,10 @@ class ProxyServer:
         self._house = house
         self.changes = Changes()
         self._listen = ListenHandler(self.changes.bus)
+        self.door: StdioDoor | None = None
+        """Set by stdio, before the client is served."""
+        self.sessions: dict[str, tuple[Client, str | None]] = {}
+        """Sessions of handshake clients over HTTP, by their ids."""
         self._levels: weakref.WeakKeyDictionary[Connection, str] = weakref.WeakKeyDictionary()
         hint = CacheHint(ttl_ms=KNOWN_TTL, scope="private")
         server: Server[Any] = Server(
@@ -160,21 +170,25 @@ class ProxyServer:
         if method in ("initialize", "server/discover"):
             result = await call_next(ctx)
             if method == "server/discover":
-                self._house.client_is_there(self._client(ctx, standing=True))
+                self._is_there(ctx)
             if isinstance(result, dict) and (text := self._house.instructions(client_name(ctx))):
                 result = {**result, "instructions": text}
             return result
         connection = connection_of(ctx)
         if method == "notifications/initialized":
             self.changes.client(connection, self._house.row(client_name(ctx)))
-            self._house.client_is_there(self._client(ctx, standing=True))
+            self._is_there(ctx)
         answer = None if is_modern(ctx) and method in HANDSHAKE_ONLY else self._answers.get(method)
         if answer is None or ctx.request_id is None or not connection.initialize_accepted:
             return await call_next(ctx)
         if is_modern(ctx):
-            self._house.client_is_there(self._client(ctx, standing=True))
+            self._is_there(ctx)
+        return await self._answered(answer(ctx), method, modern=is_modern(ctx))
+
+    async def _answered(self, answer: Awaitable[dict[str, Any]], method: str, *, modern: bool) -> dict[str, Any]:
+        """The result in the envelope of the client's era; every failure as the error that the client gets."""
         try:
-            result = await answer(ctx)
+            result = await answer
         except RpcError as error:
             raise MCPError(error.code, error.message, error.data) from None
         except UpstreamFailure as failure:
@@ -184,7 +198,10 @@ class ProxyServer:
         except Exception:
             log.exception("%s failed inside the proxy", method)
             raise MCPError(types.INTERNAL_ERROR, "the proxy failed on this request; its log says why") from None
-        return self._enveloped(result) if is_modern(ctx) else {k: v for k, v in result.items() if k != "resultType"}
+        if modern:
+            return self._enveloped(result)
+        result.pop("resultType", None)
+        return result
 
     def _enveloped(self, result: dict[str, Any]) -> dict[str, Any]:
         """The 2026-07-28 envelope: a result type, and who answered where the upstream did not say."""
@@ -194,11 +211,22 @@ class ProxyServer:
             meta = {**meta, types.SERVER_INFO_META_KEY: self.sdk.server_info_stamp}
         return {**result, "resultType": result.get("resultType") or "complete", "_meta": meta}
 
-    def _client(self, context: Context, *, standing: bool = False) -> Client:
-        return Client(context, _meta(context), self._levels, standing=standing)
+    def _is_there(self, context: Context) -> None:
+        """A client has said who it is: what waited for that goes on."""
+        door = self.door
+        if self._house.wants_client or (door is not None and not door.is_open):
+            client = Client.of(context, self._levels, standing=True)
+            self._house.client_is_there(client)
+            if door is not None and not door.is_open:
+                door.open(client, client_name(context))
+        connection = connection_of(context)
+        if (session := connection.session_id) is not None and session not in self.sessions:
+            client = Client.of(context, self._levels, standing=True)
+            self.sessions[session] = (client, client_name(context))
+            connection.exit_stack.callback(self.sessions.pop, session, None)
 
     def _caller(self, context: Context) -> Caller:
-        client, params = self._client(context), context.params or {}
+        client, params = Client.of(context, self._levels), context.params or {}
         answers = {key: params[key] for key in ("inputResponses", "requestState") if key in params}
         return Caller(client_name(context), on_progress=client.progress(), origin=client, answers=answers)
 
@@ -212,11 +240,21 @@ class ProxyServer:
         return self._cacheable(context, {"tools": tools})
 
     async def _call(self, context: Context) -> dict[str, Any]:
-        name = _text(context, "name")
-        result = await self._house.call(
-            name, (context.params or {}).get("arguments"), _meta(context), self._caller(context)
-        )
-        return adapt(result, modern=is_modern(context))
+        _text(context, "name")
+        params = context.params or {}
+        return await self._adapted(params, request_meta(params), self._caller(context), modern=is_modern(context))
+
+    async def call(
+        self, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller, *, modern: bool
+    ) -> dict[str, Any]:
+        """Answer a `tools/call` that came through a door; raises MCPError."""
+        return await self._answered(self._adapted(params, meta, caller, modern=modern), "tools/call", modern=modern)
+
+    async def _adapted(
+        self, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller, *, modern: bool
+    ) -> dict[str, Any]:
+        result = await self._house.call(params["name"], params.get("arguments"), meta, caller)
+        return adapt(result, modern=modern)
 
     # Resources and prompts.
 
@@ -266,7 +304,7 @@ class ProxyServer:
         return await self._forward(context, found[0], "completion/complete", params)
 
     async def _forward(self, context: Context, server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        result = await self._house.request(server, method, params, _meta(context), self._caller(context))
+        result = await self._house.request(server, method, params, request_meta(context.params), self._caller(context))
         if result.get("resultType") == "input_required" and not is_modern(context):
             raise MCPError(types.INVALID_REQUEST, "the server asks for input that this client cannot give")
         return result
@@ -351,11 +389,6 @@ class ProxyServer:
 
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-
-
-def _meta(context: Context) -> Mapping[str, Any]:
-    given = (context.params or {}).get("_meta")
-    return cast(Mapping[str, Any], given) if isinstance(given, Mapping) else {}
 
 
 def _text(context: Context, key: str) -> str:

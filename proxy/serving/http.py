@@ -17,6 +17,7 @@ from starlette.routing import Mount, Route
 from proxy.errors import ConfigError
 from proxy.server import ProxyServer
 from proxy.serving.guard import LOOPBACK, Guard
+from proxy.serving.standing import OneStream
 from proxy.serving.stdio import stop_on_signal
 
 log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ async def serve_http(
     background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
 ) -> None:
     """Serve on a listening socket until SIGINT or SIGTERM; `background` is cancelled, and awaited, at the end."""
-    app = _application(server)
+    app = OneStream(_application(server))
     guarded = Guard(app, hosts=(*LOOPBACK, *allowed_hosts), token=token, status=status)
 
     config = uvicorn.Config(

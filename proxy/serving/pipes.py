@@ -5,11 +5,10 @@ print and no child process can ever put a byte between two messages.
 """
 
 import asyncio
-import json
 import os
 import stat
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Protocol, Self, cast
@@ -20,8 +19,12 @@ import mcp_types as types
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from proxy.wire import Lines, decode, encode
+
 READ_AHEAD = 256
 """Messages taken from the pipe ahead of the SDK; beyond it the client waits."""
+MAX_LINE = 256 * 1024 * 1024
+"""Bytes of one message."""
 HIGH_WATER = 1024 * 1024
 _CHUNK = 256 * 1024
 
@@ -35,7 +38,9 @@ class LineReader(asyncio.Protocol):
 
     def __init__(self, writer: "LineWriter") -> None:
         self._writer = writer
-        self._parts: list[bytes] = []
+        self._lines = Lines(MAX_LINE)
+        self.door: Callable[[bytes], bool] | None = None
+        """Sees each line first; True if it has dealt with it."""
         self._ready: deque[SessionMessage] = deque()
         self._wake = anyio.Event()
         self._ended = False
@@ -49,16 +54,11 @@ class LineReader(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take a chunk as it came."""
-        *lines, rest = data.split(b"\n")
-        for line in lines:
-            if self._parts:
-                self._parts.append(line)
-                line = b"".join(self._parts)
-                self._parts.clear()
-            if line.strip():
+        for line, too_long in self._lines.feed(data):
+            if too_long:
+                self._writer.send_raw(_error(None, types.INVALID_REQUEST, f"Message longer than {MAX_LINE} bytes"))
+            elif line.strip() and (self.door is None or not self.door(line)):
                 self._line(line)
-        if rest:
-            self._parts.append(rest)
         if self._transport is not None and len(self._ready) > READ_AHEAD:
             self._transport.pause_reading()
 
@@ -151,7 +151,12 @@ class LineWriter(asyncio.BaseProtocol):
 
     def send_raw(self, message: dict[str, Any]) -> None:
         """Write a plain dict."""
-        self._write(json.dumps(message, separators=(",", ":")).encode())
+        self._write(encode(message))
+
+    async def send_frame(self, message: dict[str, Any]) -> None:
+        """Write a plain dict, waiting while the pipe is full."""
+        self._write(encode(message))
+        await self._writable.wait()
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message, waiting while the pipe is full."""
@@ -178,9 +183,7 @@ class LineWriter(asyncio.BaseProtocol):
 def _rescued(line: bytes) -> list[object]:
     """What can still be made of a line that is not one message: a batch's messages, or the error to answer with."""
     try:
-        # Lone surrogates, which JavaScript clients send when they cut a string in half, become U+FFFD.
-        text = json.dumps(json.loads(line.decode("utf-8", "replace")), ensure_ascii=False)
-        value: object = json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+        value: object = decode(line)
     except (ValueError, RecursionError):
         return [_error(None, types.PARSE_ERROR, "Parse error: not a line of JSON")]
     frames: list[object] = cast(list[object], value) if isinstance(value, list) and value else [value]

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from proxy.server import ProxyServer
+from proxy.server import ProxyServer, StdioDoor
 from proxy.serving.pipes import client_pipes
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,13 @@ async def serve_stdio(server: ProxyServer, *background: Callable[[], Coroutine[A
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(stop_without_reader)
-            await server.sdk.run(reader, writer, server.sdk.create_initialization_options())
+            server.door = StdioDoor(server, writer.send_frame)
+            reader.door = server.door.take
+            try:
+                await server.sdk.run(reader, writer, server.sdk.create_initialization_options())
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await server.door.close()
         tasks.cancel_scope.cancel()
 
 

@@ -26,6 +26,7 @@ from proxy.text import one_line, shorten
 from proxy.upstream.failure import ConnectError
 from proxy.upstream.peer import Peer
 from proxy.upstream.reaper import Reaper
+from proxy.wire import Lines, decode, encode
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +83,7 @@ class _Process(asyncio.SubprocessProtocol):
         self.transport: asyncio.SubprocessTransport | None = None
         self.exited = anyio.Event()
         self._stdin: asyncio.WriteTransport | None = None
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._lines = Lines(MAX_LINE)
         self._junk_told = False
         self._exit = ""
         self._leaving = False
@@ -106,20 +106,8 @@ class _Process(asyncio.SubprocessProtocol):
         if fd == 2:
             self.stderr.feed(data)
             return
-        start = 0
-        while (end := data.find(b"\n", start)) >= 0:
-            if self._parts or self._size:
-                self._parts.append(data[start:end])
-                line, too_long = b"".join(self._parts), self._size + end - start > MAX_LINE
-                self._parts, self._size = [], 0
-            else:
-                line, too_long = data[start:end], False
+        for line, too_long in self._lines.feed(data):
             self._line(line, too_long)
-            start = end + 1
-        if start < len(data):
-            self._size += len(data) - start
-            if self._size <= MAX_LINE or not self._parts:
-                self._parts.append(data[start:])
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._writable.set()
@@ -198,35 +186,6 @@ class _Process(asyncio.SubprocessProtocol):
             return False
         self.peer.fail(json.loads(match[1]), reason)
         return True
-
-
-def encode(message: dict[str, Any]) -> bytes:
-    """One message as compact JSON; lone surrogates (which UTF-8 cannot hold) become escapes."""
-    try:
-        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
-        return json.dumps(message, separators=(",", ":")).encode()
-
-
-def decode(line: bytes) -> Any:
-    """One line's JSON value, leniently: invalid UTF-8 and lone surrogates become U+FFFD.
-
-    Raises:
-        ValueError: it is not JSON.
-        RecursionError: it is nested too deep.
-    """
-    try:
-        text = line.decode()
-    except UnicodeDecodeError:
-        text = line.decode("utf-8", "replace")
-    text = text.removeprefix("\ufeff")
-    value = json.loads(text)
-    if "\\ud" in text or "\\uD" in text:
-        # JavaScript servers cut strings in half; a lone half cannot be encoded again on the way out.
-        again = json.dumps(value, ensure_ascii=False)
-        if any("\ud800" <= ch <= "\udfff" for ch in again):
-            value = json.loads(again.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
-    return value
 
 
 def _exit_reason(code: int | None) -> str:

@@ -1,0 +1,55 @@
+"""One standing GET stream for each session: a new one replaces the old.
+
+A client whose stream was cut somewhere on the way opens another while the first still looks alive to us. The SDK alone
+answers that with 409, and the client gives the server up (failure report X9).
+"""
+
+from dataclasses import dataclass, field
+
+import anyio
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+@dataclass(eq=False)
+class _Stream:
+    replaced: anyio.Event = field(default_factory=anyio.Event)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+
+    async def receive(self, receive: Receive) -> Message:
+        """The next message of the client; that it has hung up, once the stream is replaced."""
+        message: Message = {"type": "http.disconnect"}
+        async with anyio.create_task_group() as tasks:
+
+            async def until_replaced() -> None:
+                await self.replaced.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(until_replaced)
+            message = await receive()
+            tasks.cancel_scope.cancel()
+        return message
+
+
+class OneStream:
+    """An ASGI layer in front of the Streamable HTTP endpoint."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._open: dict[bytes, _Stream] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand on; of a second GET of a session, after the first has ended."""
+        is_get = scope["type"] == "http" and scope["method"] == "GET"
+        session: bytes | None = dict(scope["headers"]).get(b"mcp-session-id") if is_get else None
+        if session is None:
+            await self._app(scope, receive, send)
+            return
+        while (before := self._open.get(session)) is not None:
+            before.replaced.set()
+            await before.ended.wait()
+        stream = self._open[session] = _Stream()
+        try:
+            await self._app(scope, lambda: stream.receive(receive), send)
+        finally:
+            del self._open[session]
+            stream.ended.set()

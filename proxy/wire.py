@@ -1,0 +1,60 @@
+"""JSON-RPC frames as bytes: lines of any length without quadratic copies, and JSON read leniently. Pure."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+
+class Lines:
+    """Chunks in, whole lines out. A line longer than `limit` comes out cut and marked."""
+
+    def __init__(self, limit: int) -> None:
+        """`limit` is in bytes."""
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> Iterator[tuple[bytes, bool]]:
+        """The lines that end in `chunk`, without their line break; True for one that is too long."""
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            if self._size:
+                line, size = b"".join([*self._parts, chunk[start:end]]), self._size + end - start
+                self._parts, self._size = [], 0
+                yield line, size > self._limit
+            else:
+                yield chunk[start:end], end - start > self._limit
+            start = end + 1
+        if start < len(chunk):
+            if self._size <= self._limit:
+                self._parts.append(chunk[start:])
+            self._size += len(chunk) - start
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """One message as compact JSON; lone surrogates (which UTF-8 cannot hold) become escapes."""
+    try:
+        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(message, separators=(",", ":")).encode()
+
+
+def decode(line: bytes) -> Any:
+    """One line's JSON value, leniently: invalid UTF-8 and lone surrogates become U+FFFD, a byte order mark goes.
+
+    Raises:
+        ValueError: it is not JSON.
+        RecursionError: it is nested too deep.
+    """
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        text = line.decode("utf-8", "replace")
+    text = text.removeprefix("\ufeff")
+    value = json.loads(text)
+    if "\\ud" in text or "\\uD" in text:
+        # JavaScript cuts strings in half; a lone half cannot be encoded again on the way out.
+        again = json.dumps(value, ensure_ascii=False)
+        if any("\ud800" <= ch <= "\udfff" for ch in again):
+            value = json.loads(again.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+    return value
