@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any, Self, TypeVar
 
@@ -64,17 +65,18 @@ class Lines:
         self._stream = stream
         self._lines: list[str] = []
         self._changed = threading.Condition()
-        self._ended = False
+        self.ended = False
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def _read(self) -> None:
-        for line in self._stream:
-            with self._changed:
-                self._lines.append(line.decode("utf-8", "replace").rstrip("\n"))
-                self._changed.notify_all()
+        with suppress(OSError, HTTPException):  # a connection that is cut has ended too
+            for line in self._stream:
+                with self._changed:
+                    self._lines.append(line.decode("utf-8", "replace").rstrip("\n"))
+                    self._changed.notify_all()
         with self._changed:
-            self._ended = True
+            self.ended = True
             self._changed.notify_all()
 
     @property
@@ -94,14 +96,14 @@ class Lines:
                         return match
                 seen = len(self._lines)
                 left = deadline - time.monotonic()
-                if self._ended or left <= 0 or not self._changed.wait(left):
+                if self.ended or left <= 0 or not self._changed.wait(left):
                     if seen == len(self._lines):
                         raise AssertionError(f"no line matches {pattern!r} in:\n" + "\n".join(self._lines))
 
     def take(self, index: int, within: float = PATIENCE) -> str | None:
         """Line number `index`; None where the output ends before it."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._ended or len(self._lines) > index, within):
+            if not self._changed.wait_for(lambda: self.ended or len(self._lines) > index, within):
                 raise AssertionError(f"no output within {within:g} s")
             return self._lines[index] if len(self._lines) > index else None
 

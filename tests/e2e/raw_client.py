@@ -156,20 +156,19 @@ class HttpClient(RawClient):
         self, method: str, params: Mapping[str, Any] | None = None, ident: int | None = None
     ) -> Iterator[httpx2.Response]:
         """POST one message and hand out the response before it is read."""
-        headers, body = self._message(method, params, ident)
+        headers, body = self.message(method, params, ident)
         with self.http.stream("POST", self.url, content=body, headers=headers) as response:
             yield response
 
     def request_bytes(self, method: str, params: Mapping[str, Any], ident: int) -> bytes:
         """The same as it goes over a socket, for a client that leaves before there is a response."""
-        headers, body = self._message(method, params, ident)
+        headers, body = self.message(method, params, ident)
         parts = urlsplit(self.url)
         lines = [f"POST {parts.path} HTTP/1.1", f"host: {parts.netloc}", f"content-length: {len(body)}"]
         return "\r\n".join([*lines, *(f"{k}: {v}" for k, v in headers.items()), "", ""]).encode() + body
 
-    def _message(
-        self, method: str, params: Mapping[str, Any] | None, ident: int | None
-    ) -> tuple[dict[str, str], bytes]:
+    def message(self, method: str, params: Mapping[str, Any] | None, ident: int | None) -> tuple[dict[str, str], bytes]:
+        """Headers and body of one POST."""
         message: Message = {"jsonrpc": "2.0", "method": method, "params": enveloped(self.era, params or {})}
         if ident is not None:
             message["id"] = ident

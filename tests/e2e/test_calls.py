@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
+import httpx2
 import pytest
 from harness import (
     PATIENCE,
@@ -24,7 +25,7 @@ from harness import (
     until,
 )
 from mcp import Client
-from raw_client import ERAS, MODERN, HttpClient, RawClient, StdioClient, http, stdio
+from raw_client import CLIENT, ERAS, MODERN, HttpClient, RawClient, StdioClient, events, http, stdio
 
 UPSTREAMS = ("raw-stdio", "sdk-stdio", "sdk-http", "sdk-http-legacy", "sdk-sse")
 WAYS = list(product(("stdio", "http"), ERAS))
@@ -167,6 +168,25 @@ def test_a_session_that_is_deleted_cancels_its_calls(daemon: Daemon, ledger: Led
             until(lambda: ledger.waiting("sdk-http") > waiting, "the call reaches the upstream")
             assert client.http.delete(client.url, headers=client.session).status_code == 200
             until(lambda: ledger.cancelled("sdk-http") > cancelled, "the cancellation reaches the upstream")
+
+
+def test_a_client_over_sse_that_vanishes_cancels_its_calls(daemon: Daemon, ledger: Ledger) -> None:
+    waiting, cancelled = ledger.waiting("sdk-http"), ledger.cancelled("sdk-http")
+    with httpx2.Client(timeout=PATIENCE) as client:
+        with client.stream("GET", f"{daemon.base}/sse") as stream:
+            incoming = events(stream)
+            url = daemon.base + next(incoming)
+            call = {"name": "tool_call", "arguments": {"name": "sdk-http__wait"}}
+            hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": CLIENT}
+            for message in (
+                {"id": 1, "method": "initialize", "params": hello},
+                {"method": "notifications/initialized"},
+                {"id": 2, "method": "tools/call", "params": call},
+            ):
+                assert client.post(url, json={"jsonrpc": "2.0", **message}).status_code == 202
+            until(lambda: ledger.waiting("sdk-http") > waiting, "the call reaches the upstream")
+            assert json.loads(next(incoming))["id"] == 1
+    until(lambda: ledger.cancelled("sdk-http") > cancelled, "the cancellation reaches the upstream")
 
 
 def test_a_client_over_stdio_that_goes_away_cancels_its_calls(

@@ -3,13 +3,16 @@
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from harness import PATIENCE, Daemon, Place, python_server, text_of
-from raw_client import CLIENT, ERAS, OLD, HttpClient, http
+from harness import PATIENCE, Daemon, Lines, Place, python_server, text_of, until
+from raw_client import CLIENT, ERAS, MODERN, OLD, HttpClient, http
 
 TOKEN = "a-token-of-some-length"
 PATHS = [("POST", "/mcp"), ("GET", "/mcp"), ("GET", "/sse"), ("POST", "/messages/?session_id=0"), ("GET", "/health")]
@@ -54,6 +57,52 @@ def ask(base: str, method: str, path: str, **headers: str) -> tuple[int, str]:
         if response.headers.get("content-type", "").startswith("text/event-stream"):
             return response.status_code, ""
         return response.status_code, response.read().decode()
+
+
+class Standing:
+    """A stream that stays open, read by a thread."""
+
+    def __init__(self, method: str, url: str, headers: dict[str, str], body: dict[str, Any] | None = None) -> None:
+        parts = urlsplit(url)
+        self._connection = HTTPConnection(str(parts.hostname), parts.port, timeout=PATIENCE)
+        headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"} | headers
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        self._connection.request(method, target, json.dumps(body) if body else None, headers)
+        self.response = self._connection.getresponse()
+        self.lines = Lines(self.response)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        with suppress(OSError, AttributeError):  # it has ended by itself
+            # http.client has no other way to hang up while a thread is reading.
+            (self._connection.sock or self.response.fp.raw._sock).shutdown(socket.SHUT_RDWR)
+        self.lines.close()
+        self._connection.close()
+
+
+@pytest.fixture(scope="module")
+def standing(open_daemon: Daemon) -> Iterator[dict[str, Standing]]:
+    """One stream of each kind, open from the beginning of this module to its end."""
+    session = HttpClient(open_daemon.url)
+    session.handshake()
+    listen = {"notifications": {"toolsListChanged": True}}
+    modern = HttpClient(open_daemon.url, MODERN)
+    headers, body = modern.message("subscriptions/listen", listen, 1)
+    streams = {
+        "sse": Standing("GET", f"{open_daemon.base}/sse", {}),
+        "get": Standing("GET", open_daemon.url, session.session),
+        "listen": Standing("POST", open_daemon.url, headers, json.loads(body)),
+    }
+    yield streams
+    for stream in streams.values():
+        stream.close()
+    session.http.close()
+    modern.http.close()
+
+
+def test_streams_of_every_kind_can_be_opened(standing: dict[str, Standing]) -> None:
+    for stream in standing.values():
+        assert stream.response.status == 200
+        assert stream.response.headers["content-type"].startswith("text/event-stream")
 
 
 def test_clients_share_one_process_of_each_server(open_daemon: Daemon, shared_place: Place) -> None:
@@ -175,3 +224,25 @@ def test_arguments_larger_than_the_sdks_limit_are_taken(open_daemon: Daemon) -> 
         large = "x" * (5 * 1024 * 1024)
         result = client.through("raw__arguments", {"content": large})["result"]
         assert json.loads(text_of(result))["params"]["arguments"]["content"] == large
+
+
+def test_a_second_standing_stream_replaces_the_first(open_daemon: Daemon) -> None:
+    """Failure report X9: the first was cut somewhere on the way, and the client's new one is refused."""
+    with http(open_daemon.url) as client:
+        streams = [Standing("GET", open_daemon.url, client.session) for _ in range(3)]
+        assert [stream.response.status for stream in streams] == [200] * 3
+        for stream in streams[:2]:
+            until(lambda stream=stream: stream.lines.ended, "the older stream ends")
+        assert client.request("ping")["result"] == {}
+        assert not streams[2].lines.ended
+        for stream in streams:
+            stream.close()
+
+
+def test_an_idle_stream_is_kept_alive_by_comments(standing: dict[str, Standing]) -> None:
+    """Failure report X9: idle streams are cut after 60 s by proxies, after 300 s by clients.
+
+    They have been open since the first test of this module, so little of the 15 s is left to wait.
+    """
+    for stream in standing.values():
+        stream.lines.wait("^:")
