@@ -35,6 +35,10 @@ class Server:
     """Sorted by raw name; without what is excluded or denied."""
     topic: str | None = None
     """The configured description, else the first sentence of `serverInfo.description`."""
+    aliases: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    instructions: str | None = None
+    """What the server says to models; searched, never shown."""
     eager: bool = False
     """All its tools are eager, by its config; so it is absent from the listing even while its list is unknown."""
     known: bool = True
@@ -52,7 +56,10 @@ class Server:
 
 
 def make_server(
-    config: ServerConfig, raw_tools: Sequence[Mapping[str, Any]] | None, info_description: str | None = None
+    config: ServerConfig,
+    raw_tools: Sequence[Mapping[str, Any]] | None,
+    info_description: str | None = None,
+    instructions: str | None = None,
 ) -> Server:
     """One upstream's tools as they exist for anyone, by its config.
 
@@ -80,7 +87,9 @@ def make_server(
     ordered = tuple(sorted(tools.values(), key=lambda t: t.name))
     topic = config.description or (info_description and first_sentence(info_description, TOPIC))
     digest = hashlib.sha256()
-    for part in (config.key, topic or "", "known" if raw_tools is not None else "", *sorted(denied)):
+    known = "known" if raw_tools is not None else ""
+    searched = (*config.aliases, "", *config.keywords, "", instructions or "")
+    for part in (config.key, topic or "", known, *searched, *sorted(denied)):
         digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
     for tool in ordered:
         digest.update(b"eager" if tool.eager else b"lazy")
@@ -89,6 +98,9 @@ def make_server(
         key=config.key,
         tools=ordered,
         topic=topic,
+        aliases=config.aliases,
+        keywords=config.keywords,
+        instructions=instructions,
         eager=not config.lazy,
         known=raw_tools is not None,
         denied=frozenset(denied),

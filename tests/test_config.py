@@ -116,7 +116,7 @@ def test_the_three_names_of_the_server_block_are_synonyms(config, root):
         ("servers:\n  a:\n    comand: npx\n", 3, "servers.a.comand", "did you mean 'command'?"),
         ("servers:\n  a:\n    type: http\n    url: http://x\n", 3, "servers.a.type", "did you mean 'transport'?"),
         ("servers:\n  a: {command: x, disabled: true}\n", 2, "servers.a.disabled", "did you mean 'enabled'?"),
-        ("servers:\n  a: {command: x, zzz: 1}\n", 2, "servers.a.zzz", "valid here: args, c"),
+        ("servers:\n  a: {command: x, zzz: 1}\n", 2, "servers.a.zzz", "valid here: aliases, args, c"),
         ("servers:\n  a: {command: x, tools: {includes: [b]}}\n", 2, "servers.a.tools.includes", "'include'"),
         ("servers:\n  a: {command: x, tools: [b]}\n", 2, "servers.a.tools", "expected `include:` and `exclude:`"),
         ("server:\n  a: {command: x}\n", 1, "server", "did you mean 'servers'?"),

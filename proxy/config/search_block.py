@@ -11,11 +11,13 @@ from proxy.config.settings import ToolSearchConfig
 KEYS = (
     "enabled", "threshold_pct", "context_length", "listing", "listing_max_tokens", "search_default_limit",
     "max_search_limit", "eager_below_tokens", "names", "host_row", "tokenizer", "announce_changes",
+    "semantic",
 )  # fmt: skip
 _NAME_KEYS = ("search", "describe", "call")
 
 _SWITCH: Mapping[str, str] = {"auto": "auto", "on": "on", "off": "off", "true": "on", "false": "off"}
 _ANNOUNCE: Mapping[str, str] = {"auto": "auto", "never": "never", "true": "auto", "false": "never"}
+_SEMANTIC: Mapping[str, str] = {"off": "off", "on": "on", "false": "off", "true": "on"}
 _TOKENIZER: Mapping[str, str] = {"o200k": "o200k", "estimate": "estimate"}
 
 _LIMITS: Mapping[str, tuple[float, float]] = {
@@ -49,6 +51,7 @@ def search_settings(node: Node | None, reader: Reader, unknown: Callable[[Node, 
         "listing": reader.choice(items.get("listing"), _SWITCH, default.listing),
         "tokenizer": reader.choice(items.get("tokenizer"), _TOKENIZER, default.tokenizer),
         "announce_changes": reader.choice(items.get("announce_changes"), _ANNOUNCE, default.announce_changes),
+        "semantic": reader.choice(items.get("semantic"), _SEMANTIC, default.semantic),
         "host_row": reader.text(items.get("host_row")) or None,
     }
     for key, (low, high) in _LIMITS.items():

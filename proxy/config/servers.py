@@ -18,7 +18,8 @@ RESERVED_KEY = "narrow_waist"
 """Names that start with it are kept for ourselves."""
 
 KEYS = (
-    "command", "args", "env", "cwd", "url", "headers", "transport", "description", "tools", "deny", "pinned", "lazy",
+    "command", "args", "env", "cwd", "url", "headers", "transport", "description", "aliases", "keywords", "tools",
+    "deny", "pinned", "lazy",
     "enabled", "timeout", "connect_timeout", "max_concurrency", "mode", "validate", "inherit_env", "retry", "start",
     "idle_timeout", "session", "resources", "prompts", "client_requests",
 )  # fmt: skip
@@ -123,6 +124,8 @@ def server(
         url=url,
         headers=headers,
         description=read.text(block.get("description")),
+        aliases=read.texts(block.get("aliases")) or (),
+        keywords=read.texts(block.get("keywords")) or (),
         include=include,
         exclude=exclude,
         deny=read.texts(block.get("deny")) or (),

@@ -26,6 +26,10 @@ class ServerConfig:
     url: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     description: str | None = None
+    aliases: tuple[str, ...] = ()
+    """Other names of the product; search takes them like the key."""
+    keywords: tuple[str, ...] = ()
+    """Words that people use and no tool has; search takes them like the description."""
     include: tuple[str, ...] = ("*",)
     exclude: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -77,6 +81,8 @@ class ToolSearchConfig:
     host_row: str | None = None
     tokenizer: Literal["o200k", "estimate"] = "o200k"
     announce_changes: Literal["auto", "never"] = "auto"
+    semantic: Literal["off", "on"] = "off"
+    """on: search goes by meaning too, where the extra `narrow-waist[semantic]` is installed."""
 
     @property
     def budget(self) -> int:

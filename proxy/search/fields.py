@@ -1,7 +1,8 @@
 """What of a tool is searched: its words by field, counted once per tool.
 
 Counting is what a build costs, so `ToolWords` is kept per tool (tools are immutable) and only the tools of a server
-whose list changed are counted again. Server key and topic are added by `search`, because a topic may change alone.
+whose list changed are counted again. What is said of the server (`server_words`) is counted anew for each index,
+because it may change alone.
 """
 
 from collections import Counter
@@ -9,11 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from proxy.catalog import Server
 from proxy.text import Tokenizer, first_sentence
 from proxy.tool import Tool
 
-FIELDS = ("name", "first sentence", "description", "parameter names", "parameter descriptions", "server")
-NAME, FIRST, DESCRIPTION, PARAMETERS, PARAMETER_TEXTS, SERVER = range(len(FIELDS))
+FIELDS = (
+    "name", "first sentence", "description", "parameter names", "parameter descriptions", "server", "instructions",
+)  # fmt: skip
+NAME, FIRST, DESCRIPTION, PARAMETERS, PARAMETER_TEXTS, SERVER, INSTRUCTIONS = range(len(FIELDS))
 
 _DESCRIPTION_LIMIT = 6_000
 _PARAMETER_TEXT_LIMIT = 300
@@ -21,6 +25,11 @@ _NODE_LIMIT = 400
 _DEPTH_LIMIT = 6
 """A hostile or generated schema must not cost more than a large honest one."""
 _ENUM_LIMIT = 24
+_KEY_COUNT = 3
+"""Words of a server's key and aliases count as if they stood so often: people name the product (R@1 +1)."""
+_TOPIC_LIMIT = 500
+_INSTRUCTIONS_LIMIT = 600
+"""Of a server's instructions only so many characters: each word costs an entry for each of its tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,23 @@ def tool_words(tool: Tool, tokenizer: Tokenizer) -> ToolWords:
         if number == NAME:
             name_words = len(table)
     return ToolWords(tuple(table), b"".join(table.values()), name_words)
+
+
+def server_words(server: Server, tokenizer: Tokenizer) -> ToolWords:
+    """The words of what is said of a server: key and aliases, topic and keywords, and how its instructions begin.
+
+    They count for each of its tools, but little: that a server is about invoices does not make every tool of it fit.
+    """
+    table: dict[str, bytearray] = {}
+    for field, count, text in (
+        (SERVER, _KEY_COUNT, " ".join((server.key, *server.aliases))),
+        (SERVER, 1, f"{(server.topic or '')[:_TOPIC_LIMIT]} {' '.join(server.keywords)}"),
+        (INSTRUCTIONS, 1, (server.instructions or "")[:_INSTRUCTIONS_LIMIT]),
+    ):
+        for word in tokenizer.words(text):
+            row = table.setdefault(word, bytearray(len(FIELDS)))
+            row[field] = max(row[field], count)
+    return ToolWords(tuple(table), b"".join(table.values()), 0)
 
 
 def _parameters(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

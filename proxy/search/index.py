@@ -1,5 +1,6 @@
 """The index: from a catalog to ranked tools."""
 
+import copy
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
@@ -11,14 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from proxy.catalog import SEPARATORS, Catalog
-from proxy.search.fields import FIELDS, NAME, SERVER, ToolWords, tool_words
+from proxy.search.fields import FIELDS, NAME, ToolWords, server_words, tool_words
 from proxy.search.postings import Floats, Ints, Postings, bm25f, coverage, length_norm, merge
+from proxy.search.semantic import Meaning, mixed
 from proxy.text import Tokenizer, normal_forms
 from proxy.tool import Tool
 
-WEIGHTS = np.array([3.0, 1.5, 1.0, 1.0, 0.4, 0.5], dtype=np.float32)
+WEIGHTS = np.array([3.0, 1.5, 1.0, 1.0, 0.4, 0.5, 0.1], dtype=np.float32)
 """Of the `FIELDS`. Doubling or halving any one moves recall@5 by at most half a point."""
-SLOPES = np.array([0.4, 0.5, 0.75, 0.75, 0.75, 0.0], dtype=np.float32)
+SLOPES = np.array([0.4, 0.5, 0.75, 0.75, 0.75, 0.0, 0.0], dtype=np.float32)
 """BM25's b of each field: how far a word in a longer field counts less."""
 SURFACE = 0.5
 """Weight of the words as written, beside their normal forms: tells `parameter` from `parameters`."""
@@ -36,13 +38,10 @@ LATE = 0.7
 LATE_FROM = 8
 """Words of a long query from the ninth on are details: they count less (R@1 +.8/+.3)."""
 
-_KEY_COUNT = 3
-"""Words of a server's key count as if they stood so often in its field: people name the product (R@1 +1)."""
 _QUERY_CHARACTERS = 4_000
 _QUERY_WORDS = 64
 _NAME_CHARACTERS = 400
 _EXTENSIONS = 8
-_TOPIC_CHARACTERS = 500
 _WRITTEN = re.compile(r"[^\W_]+")
 _PIECE = re.compile(r"[^\s,;\"'`()\[\]{}<>]+")
 _IDENTIFIER = re.compile(r"[^\W_][_./:-]+[^\W_]|[a-z][A-Z]")
@@ -65,16 +64,17 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The parts of one tool's score: (sum of `words` + sum of `surface`) x `coverage`."""
+    """The parts of one tool's score: (sum of `words` + sum of `surface`) x `coverage` + `meaning`."""
 
     words: Mapping[str, float] = field(default_factory=dict[str, float])
     surface: Mapping[str, float] = field(default_factory=dict[str, float])
     coverage: float = 1.0
+    meaning: float = 0.0
 
     @property
     def score(self) -> float:
         """The score that ranks."""
-        return (sum(self.words.values()) + sum(self.surface.values())) * self.coverage
+        return (sum(self.words.values()) + sum(self.surface.values())) * self.coverage + self.meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,7 @@ class Index:
     def __init__(self, catalog: Catalog, words: Mapping[Tool, ToolWords] | None = None) -> None:
         known = words or {}
         tokenizer = Tokenizer()
+        self._meaning: Meaning | None = None
         self.tools = catalog.tools
         self.words: Mapping[Tool, ToolWords] = {
             tool: found if (found := known.get(tool)) is not None else tool_words(tool, tokenizer)
@@ -132,16 +133,19 @@ class Index:
         columns = [np.array(terms, dtype=np.int64)]
         for server in catalog.servers.values():
             span = self._spans[server.key]
-            text = f"{server.key} {(server.topic or '')[:_TOPIC_CHARACTERS]}"
-            key = set(tokenizer.words(server.key))
-            words = list(dict.fromkeys(tokenizer.words(text)))
-            own = [ids.setdefault(word, len(ids)) for word in words]
+            found = server_words(server, tokenizer)
+            own = [ids.setdefault(word, len(ids)) for word in found.words]
             columns.append(np.tile(np.array(own, dtype=np.int64), len(span)))
             documents.append(np.repeat(np.array(span, dtype=np.int64), len(own)))
-            rows = np.zeros((len(columns[-1]), len(FIELDS)), np.uint8)
-            rows[:, SERVER] = np.tile(np.array([_KEY_COUNT if word in key else 1 for word in words]), len(span))
-            table.append(rows)
+            rows = np.frombuffer(found.counts, np.uint8).reshape(-1, len(FIELDS))
+            table.append(np.tile(rows, (len(span), 1)))
         return np.concatenate(columns), np.concatenate(documents), np.concatenate(table)
+
+    def with_meaning(self, meaning: Meaning | None) -> "Index":
+        """The same index, which also ranks by meaning; `meaning` is of the same tools in the same order."""
+        other = copy.copy(self)
+        other._meaning = meaning
+        return other
 
     def search(self, query: str, limit: int, server: str | None = None) -> Hits:
         """The best `limit` tools for `query`, of all servers or one.
@@ -153,18 +157,15 @@ class Index:
         if not span:
             return Hits()
         read = self._read(query)
-        scores, cover = np.zeros(len(self.tools), np.float32), np.zeros(len(self.tools), np.float32)
-        _add(scores, self._surface, read.words, SURFACE)
-        _add(scores, self._forms, read.forms)
-        _add(cover, self._cover, read.forms)
-        scores *= 1 + COVERAGE * cover
-        scores = scores[span.start : span.stop]
-        matched = int(np.count_nonzero(scores))
+        scores = self._lexical(read)[span.start : span.stop]
         exact = [n - span.start for n in self._exact(query) if n in span]
-        best = _best(scores, limit)
-        if not best and not exact:
-            best = [n - span.start for n in self._literal(query) if n in span]
-            matched = len(best)
+        literal: list[int] = []
+        if not exact and not scores.any():
+            literal = [n - span.start for n in self._literal(query) if n in span]
+        if self._meaning is not None and not literal:
+            scores = mixed(scores, self._meaning.cosines(query)[span.start : span.stop])
+        matched = len(literal) or int(np.count_nonzero(scores))
+        best = literal or _best(scores, limit)
         named = set(exact)
         order = [*exact, *(n for n in best if n not in named)][: max(limit, len(exact))]
         unmatched = tuple(
@@ -181,7 +182,18 @@ class Index:
         surface = {x: SURFACE * w * self._surface.share(x, number) for x, w in read.words.items()}
         cover = sum(w * self._cover.share(f, number) for f, w in read.forms.items())
         words, surface = ({k: v for k, v in part.items() if v} for part in (words, surface))
-        return Explanation(words, surface, 1 + COVERAGE * cover)
+        meaning = 0.0
+        if self._meaning is not None and len(lexical := self._lexical(read)):
+            meaning = float(mixed(lexical, self._meaning.cosines(query))[number] - lexical[number])
+        return Explanation(words, surface, 1 + COVERAGE * cover, meaning)
+
+    def _lexical(self, read: _Query) -> Floats:
+        """The score of each tool by the words that it shares with the query."""
+        scores, cover = np.zeros(len(self.tools), np.float32), np.zeros(len(self.tools), np.float32)
+        _add(scores, self._surface, read.words, SURFACE)
+        _add(scores, self._forms, read.forms)
+        _add(cover, self._cover, read.forms)
+        return scores * (1 + COVERAGE * cover)
 
     def _read(self, query: str) -> _Query:
         chunks = Tokenizer().chunks(query[:_QUERY_CHARACTERS])[:_QUERY_WORDS]

@@ -64,7 +64,10 @@ class Fleet:
     def _take(self, connection: Connection) -> None:
         topic, found = connection.lists.info.get("description"), connection.lists.found
         self._parts[connection.config.key] = make_server(
-            connection.config, found.tools if found else None, topic if isinstance(topic, str) else None
+            connection.config,
+            found.tools if found else None,
+            topic if isinstance(topic, str) else None,
+            connection.lists.instructions,
         )
 
     def _on_change(self, connection: Connection) -> None:

@@ -39,6 +39,7 @@ class Lists:
         """None while none was ever read."""
         self.info: Mapping[str, Any] = self._kept.info if self._kept is not None else {}
         """`serverInfo`."""
+        self.instructions: str | None = self._kept.instructions if self._kept is not None else None
         self.modern: bool | None = self._kept.modern if self._kept is not None else None
         """The era it spoke the last time."""
         self.waited = self._kept is not None or snapshot.waited(config)
@@ -66,10 +67,14 @@ class Lists:
             if warning not in self.warnings:
                 log.warning("server %r: %s", config.key, warning)
         self.warnings = warnings
-        entry = Entry(found, session.info, session.modern)
+        entry = Entry(found, session.info, session.modern, session.instructions)
         if entry == self._kept:
             return
-        changed = self._kept is None or (entry.found, entry.info) != (self._kept.found, self._kept.info)
+        kept = self._kept
+        changed = kept is None or (entry.found, entry.info, entry.instructions) != (
+            kept.found, kept.info, kept.instructions,
+        )  # fmt: skip
+        self.instructions = session.instructions
         self._kept, self.found, self.info, self.modern = entry, found, session.info, session.modern
         if changed:
             self._on_change()

@@ -22,6 +22,7 @@ from proxy.upstream.discovery import Found
 log = logging.getLogger(__name__)
 
 VERSION = 2
+_VECTORS = "vectors-1.bin"
 
 
 def default_folder(environ: Mapping[str, str]) -> Path:
@@ -42,6 +43,7 @@ class Entry:
     info: Mapping[str, Any] = field(default_factory=dict[str, Any])
     modern: bool | None = None
     """The era it spoke, so that the next connection need not probe."""
+    instructions: str | None = None
 
 
 class Snapshot:
@@ -57,6 +59,7 @@ class Snapshot:
         if data is None or data.get("server") != config.key or data.get("launch") != config.launch_hash:
             return None
         info, modern, capabilities = data.get("info"), data.get("modern"), data.get("capabilities")
+        said = data.get("instructions")
         if not isinstance(data.get("tools"), list) or not isinstance(info, dict) or not isinstance(capabilities, dict):
             return None
         found = Found(
@@ -66,7 +69,12 @@ class Snapshot:
             _entries(data, "prompts", "name"),
             cast(dict[str, Any], capabilities),
         )
-        return Entry(found, cast(dict[str, Any], info), modern if isinstance(modern, bool) else None)
+        return Entry(
+            found,
+            cast(dict[str, Any], info),
+            modern if isinstance(modern, bool) else None,
+            said if isinstance(said, str) else None,
+        )
 
     def save(self, config: ServerConfig, entry: Entry) -> None:
         """Replace the entry of this config; a full or read-only disk costs a log line."""
@@ -77,6 +85,7 @@ class Snapshot:
                 "launch": config.launch_hash,
                 "info": entry.info,
                 "modern": entry.modern,
+                "instructions": entry.instructions,
                 "capabilities": entry.found.capabilities,
                 "tools": entry.found.tools,
                 "resources": entry.found.resources,
@@ -106,6 +115,17 @@ class Snapshot:
         """Keep exact token counts."""
         self._write("counts.json", {"counts": counts})
 
+    def load_vectors(self) -> bytes:
+        """The packed vectors of the semantic search as they were kept; empty where there are none."""
+        try:
+            return (self.folder / _VECTORS).read_bytes() if self.folder is not None else b""
+        except OSError:
+            return b""
+
+    def save_vectors(self, packed: bytes) -> None:
+        """Keep packed vectors; they say themselves which model made them."""
+        self._replace(_VECTORS, packed)
+
     @staticmethod
     def _name(config: ServerConfig) -> str:
         return hashlib.sha256(f"{config.key}\0{config.launch_hash}".encode()).hexdigest()[:32] + ".json"
@@ -125,16 +145,24 @@ class Snapshot:
         return cast(dict[str, Any], value)
 
     def _write(self, name: str, data: dict[str, Any]) -> None:
+        try:
+            text = json.dumps({"version": VERSION, **data}, separators=(",", ":"))
+        except (ValueError, RecursionError) as error:
+            log.warning("could not keep the snapshot %s: %s", name, error)
+            return
+        self._replace(name, text.encode())
+
+    def _replace(self, name: str, content: bytes) -> None:
         if self.folder is None:
             return
         temporary = None
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=f".{name}.")  # mode 0600
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"version": VERSION, **data}, file, separators=(",", ":"))
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
             os.replace(temporary, self.folder / name)
-        except (OSError, ValueError, RecursionError) as error:
+        except OSError as error:
             log.warning("could not keep the snapshot %s: %s", self.folder / name, error)
             if temporary is not None:
                 with contextlib.suppress(OSError):
