@@ -47,6 +47,7 @@ async def _http(app: App, sock: object, token: str | None) -> None:
         token=token,
         allowed_hosts=app.settings.allowed_hosts,
         status=app.status,
+        session_idle_timeout=app.settings.session_idle_timeout,
         background=[app.run],
     )
 

@@ -19,7 +19,8 @@ VARIABLE = "NARROW_WAIST_CONFIG"
 FILE_NAME = "upstreams.yaml"
 
 STRICT_BLOCKS = ("servers", "mcp_servers")
-ROOT_KEYS = (*STRICT_BLOCKS, "mcpServers", "tool_search", "tools", "first_list_wait", "allowed_hosts", "hosts")
+OWN_KEYS = ("tool_search", "tools", "first_list_wait", "allowed_hosts", "session_idle_timeout", "hosts")
+ROOT_KEYS = (*STRICT_BLOCKS, "mcpServers", *OWN_KEYS)
 RESERVED = ("toolsets", "profiles", "guard", "storage")
 """Root keys with a meaning to come. Passing over one in silence could leave a person less protected than they think."""
 
@@ -114,6 +115,9 @@ def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None
         tool_search=_tool_search(root, path, environ, warnings, lenient=is_json),
         first_list_wait=reader.number(root.items.get("first_list_wait"), Settings.first_list_wait, 0),
         allowed_hosts=reader.texts(root.items.get("allowed_hosts")) or (),
+        session_idle_timeout=reader.number(
+            root.items.get("session_idle_timeout"), Settings.session_idle_timeout, 0, above=True
+        ),
         path=path,
         warnings=tuple(warnings),
     )
@@ -143,7 +147,7 @@ def _refuse_reserved(node: Node, reader: Reader, key: str) -> None:
 def _json_blocks(root: Node, reader: Reader, warnings: list[str]) -> list[tuple[Node, bool]]:
     """Where a client's file keeps its servers: under one of the known keys, else the root is a bare map of servers."""
     blocks: list[Node] = []
-    own = {"tool_search", "tools", "first_list_wait", "allowed_hosts", "hosts"}
+    own = set(OWN_KEYS)
     used = {"inputs", "$schema"} | own
     for key in _FOREIGN_BLOCKS:
         node = root.items.get(key)

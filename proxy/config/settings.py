@@ -101,6 +101,8 @@ class Settings:
     tool_search: ToolSearchConfig = field(default_factory=ToolSearchConfig)
     first_list_wait: float = 1.0
     allowed_hosts: tuple[str, ...] = ()
+    session_idle_timeout: float = 1800.0
+    """Seconds without a request or an open stream after which the session of an HTTP client is forgotten."""
     hosts: HostTable = field(default_factory=HostTable)
     path: Path | None = None
     warnings: tuple[str, ...] = ()

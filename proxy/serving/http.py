@@ -85,10 +85,11 @@ async def serve_http(
     token: str | None,
     allowed_hosts: Sequence[str],
     status: Callable[[], dict[str, Any]],
+    session_idle_timeout: float,
     background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
 ) -> None:
     """Serve on a listening socket until SIGINT or SIGTERM; `background` is cancelled, and awaited, at the end."""
-    app = OneStream(_application(server))
+    app = OneStream(_application(server, session_idle_timeout))
     guarded = Guard(app, hosts=(*LOOPBACK, *allowed_hosts), token=token, status=status)
 
     config = uvicorn.Config(
@@ -117,7 +118,7 @@ async def serve_http(
             behind.start_soon(each)
 
 
-def _application(server: ProxyServer) -> Any:
+def _application(server: ProxyServer, session_idle_timeout: float) -> Any:
     # Host and Origin are checked by the guard, for every path alike.
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     sse = SseServerTransport("/messages/", security_settings=unchecked, max_request_body_size=MAX_BODY)
@@ -132,5 +133,8 @@ def _application(server: ProxyServer) -> Any:
         Mount("/messages/", app=sse.handle_post_message),
     ]
     return server.sdk.streamable_http_app(
-        transport_security=unchecked, max_request_body_size=MAX_BODY, custom_starlette_routes=routes
+        transport_security=unchecked,
+        max_request_body_size=MAX_BODY,
+        session_idle_timeout=session_idle_timeout,
+        custom_starlette_routes=routes,
     )
