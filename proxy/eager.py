@@ -6,6 +6,7 @@ cannot be mended stays behind the bridge. Behind the bridge nothing is ever chan
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -55,9 +56,16 @@ def shown(tool: Tool) -> Shown:
     schema, why = _root(tool.raw.get("inputSchema"))
     if schema is None:
         return Shown(None, (why,))
-    if why:
+    if (bad := _unusable_name(schema)) is not None:
+        return Shown(None, (f"its parameter {bad!r} has a name that providers refuse",))
+    mender = _Mender(schema)
+    schema = mender.mended(schema)
+    if why or mender.found:
         copy["inputSchema"] = schema
-        notes.append(why)
+        notes += [*([why] if why else []), *(f"mended {what}" for what in mender.found)]
+    if not tool.description.strip():
+        copy["description"] = tool.title or tool.name
+        notes.append("has no description; its title or name stands for it")
     for key, kind in (("description", str), ("title", str), ("annotations", dict), ("_meta", dict), ("icons", list)):
         if key in copy and not isinstance(copy[key], kind):
             del copy[key]
@@ -69,6 +77,103 @@ def shown(tool: Tool) -> Shown:
         del copy["outputSchema"]
         notes.append("left out its outputSchema, whose root is not an object")
     return Shown(copy, tuple(notes))
+
+
+_PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""What Anthropic's API takes as the name of a parameter; it refuses the whole request over another one."""
+
+
+def _unusable_name(schema: Mapping[str, Any]) -> str | None:
+    """A parameter whose name cannot be kept: a call with another name would mean something else."""
+    return next((name for name in _mapping(schema.get("properties")) if not _PARAMETER.fullmatch(name)), None)
+
+
+_DEPTH = 60
+_ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_MANY = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+
+
+class _Mender:
+    """Mends what strict hosts refuse inside a schema; what needs no mending stays the same object.
+
+    OpenAI refuses an array without `items` and an empty `enum`; several hosts fail on `true` for a schema, on a local
+    `$ref` that leads nowhere, and on `required` that is no list.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self.found: list[str] = []
+
+    def mended(self, node: dict[str, Any], depth: int = 0) -> dict[str, Any]:
+        """`node` or a mended copy."""
+        changes: dict[str, Any] = {}
+        drop: set[str] = set()
+        if depth > _DEPTH:
+            return node
+        kind = node.get("type")
+        if (kind == "array" or (isinstance(kind, list) and "array" in kind)) and not _has_items(node):
+            changes["items"] = {}
+            self._note("an array without items")
+        if node.get("enum") == []:
+            drop.add("enum")
+            self._note("an empty enum")
+        if "required" in node and not isinstance(node["required"], list):
+            drop.add("required")
+            self._note("a required that is no list")
+        target = node.get("$ref")
+        if isinstance(target, str) and target.startswith("#/") and not _leads_somewhere(self._root, target):
+            drop.add("$ref")
+            self._note("a $ref that leads nowhere")
+        for key in _ONE:
+            if isinstance(inner := node.get(key), dict):
+                changes |= self._changed(key, cast(dict[str, Any], inner), depth)
+        for key in _MANY:
+            if isinstance(inner := node.get(key), list):
+                before = cast(list[Any], inner)
+                after = [self._schema(item, depth) for item in before]
+                if any(a is not b for a, b in zip(after, before, strict=True)):
+                    changes[key] = after
+        for key in _NAMED:
+            if isinstance(inner := node.get(key), dict):
+                named = cast(dict[str, Any], inner)
+                new = {name: self._schema(item, depth) for name, item in named.items()}
+                if any(new[name] is not named[name] for name in named):
+                    changes[key] = new
+        if not changes and not drop:
+            return node
+        return {**{k: v for k, v in node.items() if k not in drop}, **changes}
+
+    def _changed(self, key: str, inner: dict[str, Any], depth: int) -> dict[str, Any]:
+        after = self.mended(inner, depth + 1)
+        return {key: after} if after is not inner else {}
+
+    def _schema(self, item: Any, depth: int) -> Any:
+        if item is True:
+            self._note("a schema that is just true")
+            return {}
+        return self.mended(cast(dict[str, Any], item), depth + 1) if isinstance(item, dict) else item
+
+    def _note(self, what: str) -> None:
+        if what not in self.found:
+            self.found.append(what)
+
+
+def _has_items(node: Mapping[str, Any]) -> bool:
+    return isinstance(node.get("items"), dict | list) or isinstance(node.get("prefixItems"), list)
+
+
+def _leads_somewhere(root: Mapping[str, Any], target: str) -> bool:
+    node: Any = root
+    for part in target[2:].split("/"):
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, Mapping) and key in node:
+            node = cast(Mapping[str, Any], node)[key]
+        elif isinstance(node, list) and key.isdigit() and int(key) < len(cast(list[Any], node)):
+            node = cast(list[Any], node)[int(key)]
+        else:
+            return False
+    return isinstance(node, Mapping | bool)
 
 
 def _root(given: object) -> tuple[dict[str, Any] | None, str]:
