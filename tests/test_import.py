@@ -226,6 +226,28 @@ def test_a_broken_configuration_of_ours_is_not_touched(home: Path, capsys: pytes
     assert ours(home).read_text(encoding="utf-8") == "servers: ["
 
 
+def test_a_configuration_of_ours_with_an_error_stays_as_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ours(home).parent.mkdir(parents=True)
+    ours(home).write_text("servers: {a: {command: x, colour: red}}\n", encoding="utf-8")
+    put(home, "cursor")
+    assert main(["import", "--yes"]) == 2
+    error = capsys.readouterr().err
+    assert "unknown key 'colour'" in error and f"{ours(home)}:1" in error
+    assert [p.name for p in ours(home).parent.iterdir()] == ["upstreams.yaml"]
+    assert "colour" in ours(home).read_text(encoding="utf-8")
+
+
+def test_secrets_that_stand_in_our_configuration_are_not_printed_either(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours(home).parent.mkdir(parents=True)
+    ours(home).write_text("servers:\n  a:\n    command: x\n    env: {A_TOKEN: hunter2}\n", encoding="utf-8")
+    put(home, "cursor")
+    assert main(["import", "--yes"]) == 0
+    printed = capsys.readouterr().out
+    assert "A_TOKEN" in printed and "hunter2" not in printed
+
+
 def test_our_own_entry_and_what_cannot_be_started_are_named_and_left_out(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

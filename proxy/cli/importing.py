@@ -11,6 +11,7 @@ from proxy.config import load
 from proxy.errors import ConfigError
 from proxy.hosts.collecting import Found, Merged, merge, servers_of
 from proxy.hosts.editing import editor
+from proxy.hosts.launches import Dialect
 from proxy.hosts.problem import HostFileError
 from proxy.hosts.programs import PROGRAMS, Place, Program, Surroundings, program, shown_path
 from proxy.hosts.secrets import Vault
@@ -88,6 +89,8 @@ class Plan:
     before: str | None
     after: str
     merged: Merged
+    secrets: tuple[str, ...] = ()
+    """Of what stands there already, to be masked in a diff."""
 
 
 def plan_for(target: Path, found: Iterable[tuple[str, Found]]) -> Plan:
@@ -102,20 +105,34 @@ def plan_for(target: Path, found: Iterable[tuple[str, Found]]) -> Plan:
         top = edit.entries(before or "", [])
         block = next((name for name in _BLOCKS if top.get(name)), None)
         block = block or ("mcpServers" if edit.name == "json" else "servers")
-        merged = merge(found, edit.entries(before or "", [block]))
+        existing = edit.entries(before or "", [block])
+        hidden = Vault({})
+        servers_of(existing, Dialect.PLAIN, hidden)
+        merged = merge(found, existing)
         after = before or ""
         for key, entry in merged.entries.items():
             after = edit.set(after, [block], key, entry)
     except HostFileError as error:
         raise ConfigError(f"{target}: {error}") from None
-    return Plan(target, before, after, merged)
+    return Plan(target, before, after, merged, tuple(hidden.values.values()))
 
 
 def write_plan(plan: Plan) -> Path | None:
-    """Write the plan; returns the backup of what was there. Raises ConfigError, also if we could not read it back."""
+    """Write the plan; returns the backup of what was there.
+
+    Raises:
+        ConfigError: it cannot be written, or would not be a configuration (nothing is written then).
+    """
+    trial = plan.target.with_name(f".trial-{os.getpid()}-{plan.target.name}")
+    try:
+        write_text(trial, plan.after, None)
+        load(trial)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace(str(trial), str(plan.target))) from None
+    finally:
+        trial.unlink(missing_ok=True)
     backup = back_up(plan.target)
     write_text(plan.target, plan.after, plan.before)
-    load(plan.target)
     return backup
 
 
@@ -125,7 +142,8 @@ def _write(plan: Plan, exports: Sequence[str], options: argparse.Namespace, vaul
     if plan.after == (plan.before or ""):
         print("There is nothing to add.")
         return True
-    print(f"\n{shown_diff(plan.target, plan.before, plan.after, vault.values.values())}\n")
+    secrets = [*vault.values.values(), *plan.secrets]
+    print(f"\n{shown_diff(plan.target, plan.before, plan.after, secrets)}\n")
     if exports:
         print("Set these variables before you start the proxy (the values stay where they are; none is shown here):")
         print("\n".join(f"  {line}" for line in exports) + "\n")

@@ -88,7 +88,7 @@ def _install(
         return 0
     secrets = [*hidden.values.values(), *vault.values.values()]
     if plan is not None and plan.after != (plan.before or ""):
-        print(f"{shown_diff(plan.target, plan.before, plan.after, secrets)}\n")
+        print(f"{shown_diff(plan.target, plan.before, plan.after, [*secrets, *plan.secrets])}\n")
     print(f"{shown_diff(place.file, text, after, secrets)}\n")
     if not confirmed(f"Write {place.file}?", options):
         return 1
