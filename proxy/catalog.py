@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
@@ -48,11 +48,24 @@ class Server:
     hash: str = ""
     by_name: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """Raw name -> tool."""
+    about: tuple[str | None, str | None] = (None, None)
+    """What the server says of itself, as sent: its instructions (shown to nobody) and `serverInfo.description`."""
 
     @cached_property
     def deferred(self) -> tuple[Tool, ...]:
         """The tools behind the bridge."""
         return tuple(t for t in self.tools if not t.eager)
+
+    def having(self, tools: Iterable[Tool], denied: frozenset[str], topic: str | None) -> "Server":
+        """The same server with these of its tools (in their order), these denied names and this topic."""
+        chosen = tuple(tools)
+        digest = hashlib.sha256(self.hash.encode())
+        for part in (topic or "", *sorted(denied)):
+            digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
+        for tool in chosen:
+            digest.update(tool.name.encode("utf-8", "surrogatepass") + b"\0")
+        by_name = {t.name: t for t in chosen}
+        return replace(self, tools=chosen, denied=denied, topic=topic, by_name=by_name, hash=digest.hexdigest())
 
 
 def make_server(
@@ -106,6 +119,7 @@ def make_server(
         denied=frozenset(denied),
         hash=digest.hexdigest(),
         by_name={t.name: t for t in ordered},
+        about=(instructions, info_description),
     )
 
 
@@ -148,6 +162,10 @@ class Catalog:
     def eager(self) -> tuple[Tool, ...]:
         """The tools shown to the client directly, by public name."""
         return tuple(sorted((t for t in self.tools if t.eager), key=lambda t: t.public_name))
+
+    def public(self, name: str) -> Tool | None:
+        """The tool with exactly that public name."""
+        return self._public.get(name)
 
     def resolve(self, name: str) -> Tool:
         """The one tool that `name` means, in any of the accepted spellings; only exact matches count.

@@ -38,13 +38,15 @@ Reader = Callable[[], Awaitable[Sequence[Any]]]
 
 
 class Changes:
-    """What each view was last given or told of, and who is to be told."""
+    """What each view was last told of, and who is to be told."""
 
     def __init__(self) -> None:
         self.bus = InMemorySubscriptionBus()
         self._clients: weakref.WeakKeyDictionary[Connection, str] = weakref.WeakKeyDictionary()
         """Handshake connections, and the row each belongs to."""
-        self._served: dict[View, tuple[Reader, str]] = {}
+        self._told: dict[View, tuple[Reader, str]] = {}
+        """How to read a view anew, and the hash of what its clients were first given or last told of. A list that is
+        read between a change and its announcement does not count: the other clients still have to be told."""
         self._subscribers: weakref.WeakKeyDictionary[Connection, set[str]] = weakref.WeakKeyDictionary()
         self._dirty = anyio.Event()
 
@@ -54,7 +56,8 @@ class Changes:
 
     def served(self, view: View, entries: Sequence[Any], reader: Reader) -> None:
         """A client has been given `entries`; `reader` makes them anew."""
-        self._served[view] = (reader, _hash(entries))
+        if view not in self._told:
+            self._told[view] = (reader, _hash(entries))
 
     def dirty(self) -> None:
         """Something has changed; `announce` finds out whether anybody can see it."""
@@ -67,10 +70,10 @@ class Changes:
             await anyio.sleep(COALESCE)
             self._dirty = anyio.Event()
             changed: set[View] = set()
-            for view, (reader, before) in list(self._served.items()):
+            for view, (reader, before) in list(self._told.items()):
                 now = _hash(await reader())
                 if now != before:
-                    self._served[view] = (reader, now)
+                    self._told[view] = (reader, now)
                     changed.add(view)
             if changed and not quiet:
                 log.info("telling clients that their lists have changed: %s", ", ".join(sorted(k for k, _ in changed)))

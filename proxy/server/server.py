@@ -52,6 +52,10 @@ class House(Protocol):
         """The tools shown to a client of that name, as raw dicts."""
         ...
 
+    def shown_schema(self, name: str) -> Mapping[str, Any] | None:
+        """The input schema of a tool that is shown to clients directly."""
+        ...
+
     def row(self, client: str | None) -> str:
         """What the texts depend on: two clients of one row see the same bytes."""
         ...
@@ -136,7 +140,7 @@ class ProxyServer:
             on_completion=_not_reached,
             on_subscriptions_listen=self._listen_for,
             # Else each tools/call over modern HTTP runs tools/list to look for x-mcp-header annotations.
-            get_tool_input_schema=lambda _name: None,
+            get_tool_input_schema=house.shown_schema,
             cache_hints={"server/discover": hint},
         )
         # The constructor's argument for it warns that the capability is deprecated; old clients need it.

@@ -100,7 +100,10 @@ class Questions:
         origin = self._origin()
         if origin is None:
             raise RpcError(METHOD_NOT_FOUND, f"{method}: there is not exactly one client whose call this belongs to")
-        if capability not in origin.capabilities or origin.stateless:
+        if origin.stateless:
+            why = "the client of this call speaks the stateless protocol, in which it cannot be asked during a call"
+            raise RpcError(METHOD_NOT_FOUND, f"{method}: {why}")
+        if capability not in origin.capabilities:
             raise RpcError(METHOD_NOT_FOUND, f"{method}: the client of this call does not support {capability}")
         return await origin.ask(method, params)
 

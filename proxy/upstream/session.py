@@ -16,6 +16,7 @@ from mcp_types import (
     CLIENT_INFO_META_KEY,
     PROTOCOL_VERSION_META_KEY,
     SERVER_INFO_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
 )
 from mcp_types.version import (
     HANDSHAKE_PROTOCOL_VERSIONS,
@@ -147,9 +148,15 @@ async def _first_good(*tries: "asyncio.Future[Session]") -> Session:
 
 async def _discover(peer: Peer) -> Session:
     headers = {"mcp-protocol-version": LATEST_MODERN_VERSION, "mcp-method": "server/discover"}
-    result = await peer.request(
-        "server/discover", _stamped({}, LATEST_MODERN_VERSION), headers=headers, cancellable=False
-    )
+    params = _stamped({}, LATEST_MODERN_VERSION)
+    try:
+        result = await peer.request("server/discover", params, headers=headers, cancellable=False)
+    except RpcError as error:
+        supported = _mapping(error.data).get("supported")
+        if error.code != UNSUPPORTED_PROTOCOL_VERSION or LATEST_MODERN_VERSION not in (supported or ()):
+            raise
+        # It does speak the version that was asked for: what it wants is to be asked again (SEP-2575).
+        result = await peer.request("server/discover", params, headers=headers, cancellable=False)
     supported = result.get("supportedVersions")
     versions = cast(list[object], supported) if isinstance(supported, list) else []
     mutual = [v for v in MODERN_PROTOCOL_VERSIONS if v in versions]
