@@ -1,7 +1,8 @@
 """The downstream MCP server, both protocol eras."""
 
 from proxy.server.adapt import adapt
-from proxy.server.door import StdioDoor
+from proxy.server.client import Client
+from proxy.server.door import Call, StdioDoor, answer, frame, tool_call
 from proxy.server.server import House, ProxyServer
 
-__all__ = ["House", "ProxyServer", "StdioDoor", "adapt"]
+__all__ = ["Call", "Client", "House", "ProxyServer", "StdioDoor", "adapt", "answer", "frame", "tool_call"]

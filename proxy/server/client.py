@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
-from mcp.shared.dispatcher import Outbound
+from mcp.shared.dispatcher import CallOptions, Outbound
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -14,6 +14,21 @@ from proxy.errors import RpcError
 
 Context = ServerRequestContext[Any, Any]
 Levels = MutableMapping[Connection, str]
+
+
+class _Nowhere:
+    """The channel of a client that nothing can be sent to but the answer."""
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        raise NoBackChannelError(method)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        pass
+
+
+_NOWHERE = _Nowhere()
 
 
 def is_modern(context: Context) -> bool:
@@ -74,6 +89,11 @@ class Client:
             declared=declared,
             level=lambda: levels.get(connection),
         )
+
+    @classmethod
+    def stateless_request(cls, meta: Mapping[str, Any]) -> "Client":
+        """The client of a stateless request that can be answered with one object: nothing can be said or asked."""
+        return cls(_NOWHERE, None, meta, stateless=True, declared=dict[str, Any], level=lambda: None)
 
     def with_meta(self, meta: Mapping[str, Any]) -> "Client":
         """The same client, behind another request."""

@@ -17,6 +17,7 @@ from starlette.routing import Mount, Route
 from proxy.errors import ConfigError
 from proxy.server import ProxyServer
 from proxy.serving.guard import LOOPBACK, Guard
+from proxy.serving.http_door import HttpDoor
 from proxy.serving.standing import OneStream
 from proxy.serving.stdio import stop_on_signal
 
@@ -90,6 +91,7 @@ async def serve_http(
 ) -> None:
     """Serve on a listening socket until SIGINT or SIGTERM; `background` is cancelled, and awaited, at the end."""
     app = OneStream(_application(server, session_idle_timeout))
+    app = HttpDoor(app, server, idle_timeout=session_idle_timeout, max_body=MAX_BODY)
     guarded = Guard(app, hosts=(*LOOPBACK, *allowed_hosts), token=token, status=status)
 
     config = uvicorn.Config(
