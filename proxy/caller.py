@@ -8,6 +8,19 @@ OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
 """Gets the params of a `notifications/progress` as the upstream sent them."""
 
 
+Scope = tuple[str, ...]
+"""Sorted names of the profiles that all apply to a caller; () where none does."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a caller has shown of themselves, and what they may see because of it."""
+
+    scope: Scope = ()
+    name: str | None = None
+    """The name of the caller's token; None where no token of its own was shown."""
+
+
 class Origin(Protocol):
     """The client behind a call, as an upstream may reach it."""
 
@@ -57,3 +70,6 @@ class Caller:
     """None: nobody can be asked (the command line)."""
     answers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """`inputResponses` and `requestState` of a call that goes on after `input_required` (2026-07-28)."""
+    access: Access = Access()
+    reads_only: bool = False
+    """Through the second call tool, which runs only tools that read."""

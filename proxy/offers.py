@@ -5,7 +5,7 @@ servers list the same URI does the later one's get a prefix. Prompts are named l
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,6 +34,10 @@ class Offers:
 
     def __init__(self, offers: Iterable[Offer] = ()) -> None:
         self._offers = tuple(sorted(offers, key=lambda o: o.server))
+
+    def of(self, keep: Callable[[str], bool]) -> "Offers":
+        """The offers of the servers whose keys `keep` accepts, as if there were no others."""
+        return Offers(offer for offer in self._offers if keep(offer.server))
 
     @cached_property
     def resources(self) -> tuple[dict[str, Any], ...]:

@@ -43,6 +43,8 @@ class Tool:
     public_name: str
     eager: bool = False
     """Shown to the client directly instead of behind the bridge."""
+    locked: bool = False
+    """A person has approved exactly this definition (`upstreams.lock`)."""
 
     @property
     def description(self) -> str:

@@ -173,7 +173,7 @@ def test_an_error_names_file_line_key_and_what_was_expected(config, tmp_path, te
     assert says in message
 
 
-@pytest.mark.parametrize("key", ["toolsets", "profiles", "guard", "storage"])
+@pytest.mark.parametrize("key", ["storage"])
 @pytest.mark.parametrize("name", ["upstreams.yaml", "mcp.json"])
 def test_a_reserved_root_key_is_not_silently_passed_over(config, key, name):
     text = f"{key}: {{a: b}}\n" if name.endswith("yaml") else f'{{"{key}": {{"a": "b"}}}}'

@@ -7,18 +7,42 @@ What is wrong with one server (an unset variable, say) becomes that server's `pr
 """
 
 from proxy.config.environment import child_environment
-from proxy.config.loader import find, load, user_file
-from proxy.config.settings import Mode, ServerConfig, Settings, ToolSearchConfig, Transport, Validate
+from proxy.config.loader import find, load, state_file, user_file
+from proxy.config.settings import (
+    RISKS,
+    AuditConfig,
+    Decision,
+    GuardConfig,
+    LockPolicy,
+    Mode,
+    Profile,
+    Risk,
+    ServerConfig,
+    Settings,
+    ToolSearchConfig,
+    Toolset,
+    Transport,
+    Validate,
+)
 
 __all__ = [
+    "RISKS",
+    "AuditConfig",
+    "Decision",
+    "GuardConfig",
+    "LockPolicy",
     "Mode",
+    "Profile",
+    "Risk",
     "ServerConfig",
     "Settings",
     "ToolSearchConfig",
+    "Toolset",
     "Transport",
     "Validate",
     "child_environment",
     "find",
     "load",
+    "state_file",
     "user_file",
 ]

@@ -1,5 +1,6 @@
-"""Environment variables: `${VAR}` in the file's strings, and what an upstream's process inherits."""
+"""Environment variables and the keyring: `${VAR}` and `${keyring:NAME}` in strings, and what upstreams inherit."""
 
+import importlib
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -39,6 +40,10 @@ _REFERENCE = re.compile(
     r"|\$\{(?P<other>[a-z]+:[^{}]*)\}"
 )
 
+KEYRING = "keyring:"
+KEYRING_SERVICE = "narrow-waist"
+"""The service under which a person stores values: `keyring set narrow-waist NAME`."""
+
 NOT_SECRET = frozenset({"HOME", "USER", "PATH", "LANG", "TZ", "TMPDIR", "SHELL", "TERM", "PWD", OWN_PYTHON})
 """Variables whose values would only make our own log lines unreadable when masked."""
 
@@ -54,8 +59,9 @@ class Expansion:
 
 
 def expand(text: str, environ: Mapping[str, str], outcome: Expansion) -> str:
-    """`text` with `${VAR}`, `${VAR:-default}` and `${env:VAR}` replaced; `$${` stands for a literal `${`.
+    """`text` with `${VAR}`, `${VAR:-default}`, `${env:VAR}` and `${keyring:NAME}` replaced.
 
+    `$${` stands for a literal `${`.
     As in a shell, `:-` also replaces a variable that is set but empty. A variable that is not set becomes ""
     and is told in `outcome.missing`.
     """
@@ -64,6 +70,12 @@ def expand(text: str, environ: Mapping[str, str], outcome: Expansion) -> str:
 
     def value(match: re.Match[str]) -> str:
         name, default, other = match["name"], match["default"], match["other"]
+        if other is not None and other.startswith(KEYRING):
+            secret, reason = from_keyring(other.removeprefix(KEYRING))
+            if reason:
+                outcome.missing.append(reason)
+            outcome.values.add(secret)
+            return secret
         if other is not None:
             outcome.missing.append(
                 f"${{{other}}} asks another client for a value; set an environment variable and write ${{VARIABLE}}"
@@ -87,6 +99,20 @@ def expand(text: str, environ: Mapping[str, str], outcome: Expansion) -> str:
         return found
 
     return _REFERENCE.sub(value, text)
+
+
+def from_keyring(name: str) -> tuple[str, str]:
+    """The value that the system's keyring holds for `name`, and why there is none ("" where there is)."""
+    try:
+        # An optional dependency, and a slow import: only for those who use it.
+        value: object = importlib.import_module("keyring").get_password(KEYRING_SERVICE, name)
+    except ImportError:
+        return "", f"${{keyring:{name}}} needs the package keyring; install narrow-waist[keyring]"
+    except Exception as error:  # every backend has errors of its own
+        return "", f"${{keyring:{name}}}: the keyring cannot be read ({type(error).__name__})"
+    if not isinstance(value, str):
+        return "", f"the keyring has no {name!r}; store it with: keyring set {KEYRING_SERVICE} {name}"
+    return value, ""
 
 
 def child_environment(server: ServerConfig, environ: Mapping[str, str], platform: str = sys.platform) -> dict[str, str]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from proxy.config.document import Node, present, read
 from proxy.config.environment import OWN_PYTHON
 from proxy.config.fields import Reader, unknown_key
+from proxy.config.guard_block import BLOCKS as GUARD_BLOCKS
+from proxy.config.guard_block import GuardBlocks
 from proxy.config.hosts_block import host_table
 from proxy.config.search_block import search_settings
 from proxy.config.servers import server
@@ -19,9 +21,9 @@ VARIABLE = "NARROW_WAIST_CONFIG"
 FILE_NAME = "upstreams.yaml"
 
 STRICT_BLOCKS = ("servers", "mcp_servers")
-OWN_KEYS = ("tool_search", "tools", "first_list_wait", "allowed_hosts", "session_idle_timeout", "hosts")
+OWN_KEYS = ("tool_search", "tools", "first_list_wait", "allowed_hosts", "session_idle_timeout", "hosts", *GUARD_BLOCKS)
 ROOT_KEYS = (*STRICT_BLOCKS, "mcpServers", *OWN_KEYS)
-RESERVED = ("toolsets", "profiles", "guard", "storage")
+RESERVED = ("storage",)
 """Root keys with a meaning to come. Passing over one in silence could leave a person less protected than they think."""
 
 _FOREIGN_BLOCKS = ("mcpServers", "servers", "mcp_servers", "mcp", "context_servers", "amp.mcpServers")
@@ -76,6 +78,16 @@ def user_file(environ: Mapping[str, str], home: Path, platform: str = sys.platfo
     return folder / "narrow-waist" / FILE_NAME
 
 
+def state_file(name: str, environ: Mapping[str, str], home: Path | None = None, platform: str = sys.platform) -> Path:
+    """A file that we write and a person may want to keep, such as the audit, whether or not it exists."""
+    home = home or Path.home()
+    if platform in ("darwin", "win32"):
+        folder = user_file(environ, home, platform).parent
+    else:
+        folder = Path(environ.get("XDG_STATE_HOME") or home / ".local" / "state") / "narrow-waist"
+    return folder / name
+
+
 def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None = None) -> Settings:
     """Reads and checks one config file; what was passed over is told in `Settings.warnings`.
 
@@ -107,6 +119,10 @@ def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None
                 )
             servers[key] = server(key, node, path, environ, home or Path.home(), lenient=lenient, warnings=warnings)
             places[key] = node
+    blocks_of_guard = {
+        k: n for k in GUARD_BLOCKS if present(n := root.items.get(k)) and not (is_json and _is_server(n))
+    }
+    guard = GuardBlocks(blocks_of_guard, path, environ, servers, state_file("", environ, home))
     if not servers:
         warnings.append(f"{path}: no servers are configured; add one below `servers:`")
     return Settings(
@@ -118,6 +134,8 @@ def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None
         session_idle_timeout=reader.number(
             root.items.get("session_idle_timeout"), Settings.session_idle_timeout, 0, above=True
         ),
+        profiles=guard.profiles(),
+        guard=guard.guard(),
         path=path,
         warnings=tuple(warnings),
     )
@@ -147,7 +165,7 @@ def _refuse_reserved(node: Node, reader: Reader, key: str) -> None:
 def _json_blocks(root: Node, reader: Reader, warnings: list[str]) -> list[tuple[Node, bool]]:
     """Where a client's file keeps its servers: under one of the known keys, else the root is a bare map of servers."""
     blocks: list[Node] = []
-    own = set(OWN_KEYS)
+    own = {k for k in OWN_KEYS if k not in GUARD_BLOCKS or not _is_server(root.items.get(k, root))}
     used = {"inputs", "$schema"} | own
     for key in _FOREIGN_BLOCKS:
         node = root.items.get(key)

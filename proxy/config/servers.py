@@ -21,7 +21,7 @@ KEYS = (
     "command", "args", "env", "cwd", "url", "headers", "transport", "description", "aliases", "keywords", "tools",
     "deny", "pinned", "lazy",
     "enabled", "timeout", "connect_timeout", "max_concurrency", "mode", "validate", "inherit_env", "retry", "start",
-    "idle_timeout", "session", "resources", "prompts", "client_requests",
+    "idle_timeout", "session", "resources", "prompts", "client_requests", "max_result_chars",
 )  # fmt: skip
 _TOOLS_KEYS = ("include", "exclude")
 
@@ -145,6 +145,7 @@ def server(
         prompts=read.boolean(block.get("prompts"), True),
         client_requests=_client_requests(block, read),
         idle_timeout=read.number(block.get("idle_timeout"), 300.0, 0),
+        max_result_chars=int(read.number(block.get("max_result_chars"), 0, 0)),
         launch_hash=_launch_hash(block, transport, file),
         secrets=secret_parts({*env.values(), *headers.values(), *read.secrets}),
         problem="; ".join(dict.fromkeys(problems)) or None,

@@ -10,6 +10,11 @@ from proxy.hosts import HostTable
 Transport = Literal["stdio", "http", "sse"]
 Mode = Literal["auto", "legacy", "modern"]
 Validate = Literal["strict", "warn", "off"]
+Risk = Literal["read", "write", "destructive"]
+Decision = Literal["allow", "ask", "deny"]
+LockPolicy = Literal["off", "warn", "strict"]
+RISKS: tuple[Risk, ...] = ("read", "write", "destructive")
+"""From the least to the greatest."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,8 @@ class ServerConfig:
     """What the server may ask of clients that can answer; roots change what some servers serve, so only if asked."""
     idle_timeout: float = 300.0
     """Seconds without a call after which a lazily started server is stopped again; 0: never."""
+    max_result_chars: int = 0
+    """Characters of a result that a client gets at once; the rest is read with `narrow_waist__read_result`. 0: all."""
     launch_hash: str = ""
     """Hash of the unexpanded launch config (command, args, env, cwd, url, headers, transport, mode)."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -93,6 +100,72 @@ class ToolSearchConfig:
 
 
 @dataclass(frozen=True)
+class Toolset:
+    """A named group of servers and tools."""
+
+    name: str
+    servers: tuple[str, ...] = ()
+    """Globs over server keys: these servers whole, with their resources and prompts."""
+    tools: tuple[str, ...] = ()
+    """Globs `server/tool` over server keys and raw names."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What one kind of caller may see and call."""
+
+    name: str
+    enabled: tuple[Toolset, ...] | None = None
+    """The toolsets that are there; None: everything."""
+    disabled: tuple[Toolset, ...] = ()
+    """The toolsets that are not there, whatever is enabled."""
+    policy: Mapping[Risk, Decision] = field(default_factory=dict[Risk, Decision])
+    """What becomes of a call by its risk; a risk that is not named is allowed."""
+    rate_limit: int = 0
+    """Calls a minute that all callers of the profile may make together; 0: any number."""
+
+
+@dataclass(frozen=True)
+class AuditConfig:
+    """Where a line for each call is kept."""
+
+    file: Path
+    arguments: bool = False
+    """Whether arguments are kept too (secrets of the configuration masked)."""
+    max_bytes: int = 10_000_000
+    """Size at which the file is rotated."""
+    keep: int = 5
+    """Rotated files that are kept."""
+
+
+@dataclass(frozen=True)
+class GuardConfig:
+    """The `guard:` block."""
+
+    risk: Mapping[Risk, tuple[str, ...]] = field(default_factory=dict[Risk, tuple[str, ...]])
+    """Globs `server/tool` of the tools whose risk the person knows better than the server says."""
+    default_risk: Risk = "write"
+    """Of tools that nobody has marked."""
+    trust_annotations: bool | tuple[str, ...] = False
+    """Servers whose annotations may also lower a risk; True: all."""
+    lock: LockPolicy = "off"
+    lock_file: Path | None = None
+    clean: bool = True
+    """Whether control, zero-width and tag characters are taken out of descriptions."""
+    audit: AuditConfig | None = None
+    read_call: bool = False
+    """A second call tool that runs only tools which read, so that a host can approve it once."""
+    ask_timeout: float = 300.0
+    """Seconds that a person has to answer."""
+    max_sessions: int = 10_000
+    """Open HTTP sessions; beyond it the one that was idle longest is closed."""
+    max_body: int = 64 * 1024 * 1024
+    """Bytes of one HTTP request."""
+    body_timeout: float = 60.0
+    """Seconds in which the body of an HTTP request must have come."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """One configuration file, read and checked."""
 
@@ -104,5 +177,8 @@ class Settings:
     session_idle_timeout: float = 1800.0
     """Seconds without a request or an open stream after which the session of an HTTP client is forgotten."""
     hosts: HostTable = field(default_factory=HostTable)
+    profiles: Mapping[str, Profile] = field(default_factory=dict[str, Profile])
+    guard: GuardConfig | None = None
+    """None: nothing is guarded beyond what each server's own block says."""
     path: Path | None = None
     warnings: tuple[str, ...] = ()

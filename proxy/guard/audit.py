@@ -1,0 +1,129 @@
+"""The audit: one JSON line a call, in a private file that rotates by size.
+
+Several proxies may write one file: each line is one append, and whoever finds the file too large moves it aside,
+one at a time. A disk that is full costs the line and a warning, never the call.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from proxy.config import AuditConfig
+from proxy.masking import mask
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 1.0
+"""Seconds between looks whether another process has moved the file aside."""
+STALE = 10.0
+"""Seconds after which whoever was rotating has died."""
+_CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
+
+
+class Audit:
+    """Writes the lines."""
+
+    def __init__(self, config: AuditConfig, secrets: Iterable[str]) -> None:
+        """`secrets` are masked wherever they stand in a line."""
+        self.config = config
+        self._secrets = tuple(secrets)
+        self._fd: int | None = None
+        self._looked = 0.0
+        self._failed = False
+
+    def write(self, entry: Mapping[str, Any]) -> None:
+        """Append one line; its time comes first."""
+        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **entry}
+        text = json.dumps(_masked(line, self._secrets), separators=(",", ":"))
+        try:
+            os.write(self._open(), text.encode() + b"\n")
+            self._failed = False
+        except OSError as error:
+            self.close()
+            if not self._failed:
+                log.warning("the audit %s cannot be written: %s", self.config.file, error.strerror or error)
+            self._failed = True
+
+    def close(self) -> None:
+        """Close the file; the next line opens it again."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _open(self) -> int:
+        now = time.monotonic()
+        if self._fd is not None and now - self._looked > LOOK_EVERY:
+            self._looked = now
+            with contextlib.suppress(OSError):
+                if os.stat(self.config.file).st_ino == os.fstat(self._fd).st_ino:
+                    return self._rotated(self._fd)
+            self.close()
+        if self._fd is None:
+            self.config.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._fd = os.open(self.config.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _CLOSE_ON_EXEC, 0o600)
+        return self._rotated(self._fd)
+
+    def _rotated(self, fd: int) -> int:
+        """The descriptor to write to: of a new file where this one is full."""
+        if os.fstat(fd).st_size < self.config.max_bytes:
+            return fd
+        file, marker = self.config.file, f"{self.config.file}.rotating"
+        try:
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:  # another process is at it, or died at it; this line still goes to the full file
+            with contextlib.suppress(OSError):
+                if time.time() - os.stat(marker).st_mtime > STALE:
+                    os.unlink(marker)
+            return fd
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                if os.stat(file).st_ino == os.fstat(fd).st_ino:  # else another process was first
+                    _shift(file, self.config.keep)
+        finally:
+            os.unlink(marker)
+        os.close(fd)
+        self._fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _CLOSE_ON_EXEC, 0o600)
+        return self._fd
+
+
+def _shift(file: Path, keep: int) -> None:
+    """audit.jsonl -> audit.jsonl.1 -> ... ; the oldest goes."""
+    numbered = [file, *(file.with_name(f"{file.name}.{n}") for n in range(1, keep + 1))]
+    for older, newer in zip(reversed(numbered), reversed(numbered[:-1]), strict=False):
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(newer, older)
+    if not keep:
+        file.unlink(missing_ok=True)
+
+
+def _masked(value: object, secrets: tuple[str, ...]) -> object:
+    """`value` with every secret in its texts masked, before JSON escapes could hide one."""
+    if isinstance(value, str):
+        return mask(value, secrets)
+    if isinstance(value, Mapping):
+        fields = cast(Mapping[str, object], value)
+        return {mask(str(key), secrets): _masked(each, secrets) for key, each in fields.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(each, secrets) for each in cast(list[object], value)]
+    return value
+
+
+def read_entries(config: AuditConfig) -> Iterator[dict[str, Any]]:
+    """All entries that are kept, the oldest first; a line that is none is left out."""
+    files = [config.file.with_name(f"{config.file.name}.{n}") for n in range(config.keep, 0, -1)]
+    for file in (*files, config.file):
+        try:
+            with file.open(encoding="utf-8", errors="replace") as lines:
+                for line in lines:
+                    with contextlib.suppress(ValueError):
+                        entry: object = json.loads(line)
+                        if isinstance(entry, dict):
+                            yield cast(dict[str, Any], entry)
+        except FileNotFoundError:
+            continue

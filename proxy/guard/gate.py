@@ -1,0 +1,186 @@
+"""Gate: what `dispatch` asks at the stages of a call. There is one only where something is configured."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from proxy.caller import Caller
+from proxy.catalog import Catalog
+from proxy.config import GuardConfig, Settings
+from proxy.errors import ConfigError, Refused, UpstreamFailure
+from proxy.guard.approval import Approvals, Permit
+from proxy.guard.audit import Audit
+from proxy.guard.lock import Lock, read_lock
+from proxy.guard.policy import Policy, idempotent
+from proxy.guard.rate import Rates
+from proxy.guard.scope import Scopes
+from proxy.guard.spill import CONFIG, SERVER, Spill
+from proxy.tool import Tool
+
+TRIES = 3
+"""How often a call is sent at most where the person lets it be repeated."""
+
+__all__ = ["Gate", "Permit"]
+
+
+def needed(settings: Settings) -> bool:
+    """Whether anything is configured that a gate is for."""
+    return bool(
+        settings.guard is not None
+        or settings.profiles
+        or any(server.max_result_chars or server.retry for server in settings.servers)
+    )
+
+
+class Gate:
+    """The guard of one proxy."""
+
+    def __init__(self, settings: Settings, call_name: str) -> None:
+        """`call_name`: the tool through which a result is read on.
+
+        Raises:
+            ConfigError: there is a lock file, and it cannot be read.
+        """
+        self.config = settings.guard or GuardConfig()
+        self._settings = settings
+        self._lock: Lock | None = None
+        self._stamp: tuple[int, int, int] | None = None
+        self.look_at_lock()
+        self.policy = Policy(self.config)
+        self.scopes = Scopes(settings, self.policy, lambda: self._lock)
+        self._approvals = Approvals(self.config.ask_timeout)
+        self._rates = Rates()
+        limits = {s.key: s.max_result_chars for s in settings.servers if s.max_result_chars}
+        self._spill = Spill(limits, call_name) if limits else None
+        secrets = {secret for server in settings.servers for secret in server.secrets}
+        self.audit = Audit(self.config.audit, sorted(secrets, key=len)) if self.config.audit is not None else None
+        self._retry = frozenset(s.key for s in settings.servers if s.retry)
+
+    # The lock.
+
+    @property
+    def locks(self) -> bool:
+        """Whether there is a lock file to look at."""
+        return self.config.lock != "off" and self.config.lock_file is not None
+
+    @property
+    def locked(self) -> Lock | None:
+        """The content of the lock file; None where there is no lock."""
+        return self._lock
+
+    def look_at_lock(self) -> bool:
+        """Read the lock file if it has changed; whether it had. Raises ConfigError where it cannot be read."""
+        if self.config.lock == "off" or self.config.lock_file is None:
+            return False
+        try:
+            found = self.config.lock_file.stat()
+            stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+        except FileNotFoundError:
+            stamp = (0, 0, 0)
+        except OSError as error:
+            raise ConfigError(f"{self.config.lock_file}: the lock cannot be read: {error.strerror}") from None
+        if stamp == self._stamp:
+            return False
+        self._lock, self._stamp = read_lock(self.config.lock_file), stamp
+        return True
+
+    # The stages of a call, in their order.
+
+    def admit(self, caller: Caller) -> None:
+        """Before anything is looked up; raises Refused above the rate limit."""
+        self._rates.take(self.scopes.profiles(caller.access.scope))
+
+    def denies(self, tool: Tool, caller: Caller) -> bool:
+        """Whether the caller may not see `tool`, checked again so that no view can let one through."""
+        return tool.server != SERVER and self.scopes.denies(tool, caller.access.scope)
+
+    async def ask(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller) -> Permit:
+        """Whether the call may be sent; raises Refused."""
+        if tool.server == SERVER:
+            return Permit(caller)
+        if caller.reads_only and (risk := self.policy.risk(tool)) != "read":
+            call = self._settings.tool_search.call_name
+            raise Refused(
+                f"{tool.public_name} was not called: it is of the class {risk}, and this tool runs only what reads. "
+                f'Use {call}({{"name": "{tool.public_name}", "arguments": {{...}}}}).'
+            )
+        profiles = self.scopes.profiles(caller.access.scope)
+        if self.policy.decision(tool, profiles) != "ask":
+            return Permit(caller)
+        return await self._approvals.ask(tool, self.policy.risk(tool), arguments, caller)
+
+    def answers(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any] | None:
+        """The result of a built-in tool; None for every other."""
+        if tool.server != SERVER or self._spill is None:
+            return None
+        return self._spill.read(arguments, _owner(caller))
+
+    def repeats(self, tool: Tool, failure: UpstreamFailure, tries: int) -> bool:
+        """Whether a call that failed, and may have run, is sent again."""
+        return failure.may_have_run and tries < TRIES and tool.server in self._retry and idempotent(tool)
+
+    def bound(self, tool: Tool, arguments: Mapping[str, Any], result: dict[str, Any], permit: Permit) -> dict[str, Any]:
+        """The result as the caller gets it."""
+        result = self._approvals.carried(permit, tool, arguments, result)
+        return result if self._spill is None else self._spill.bounded(tool, result, _owner(permit.caller))
+
+    def record(
+        self,
+        name: str,
+        tool: Tool | None,
+        arguments: Mapping[str, Any] | None,
+        caller: Caller,
+        result: Mapping[str, Any] | None,
+        outcome: str,
+        seconds: float,
+        tries: int,
+    ) -> None:
+        """Write the call's line. `arguments` are those that were sent, None where it did not come to that."""
+        if self.audit is None:
+            return
+        entry: dict[str, Any] = {
+            "caller": caller.access.name or "local",
+            "client": caller.client,
+            "profile": "+".join(caller.access.scope) or None,
+            "server": tool.server if tool is not None else None,
+            "tool": tool.name if tool is not None else name[:128],
+            "risk": self.policy.risk(tool) if tool is not None else None,
+            "outcome": outcome[:300],
+            "ms": round(seconds * 1e3, 1),
+            "sent": 0 if arguments is None else len(json.dumps(arguments)),
+            "received": 0 if result is None else _size(result),
+        }
+        if tries > 1:
+            entry["tries"] = tries
+        if self.audit.config.arguments and arguments is not None:
+            entry["arguments"] = arguments
+        self.audit.write(entry)
+
+    # What is looked up in servers that are ours.
+
+    def servers(self) -> Mapping[str, Any]:
+        """The configuration of the built-in server, for look-ups by key."""
+        return {SERVER: CONFIG} if self._spill is not None else {}
+
+    def base(self, catalog: Catalog) -> Catalog:
+        """What exists for anyone."""
+        return self.scopes.base(catalog)
+
+
+def _owner(caller: Caller) -> object:
+    """Who may read a kept result: the same token and scope, and over a connection of its own, the same connection."""
+    key = caller.origin.key if caller.origin is not None else None
+    return (caller.access, caller.client, id(key) if key is not None else None)
+
+
+def _size(result: Mapping[str, Any]) -> int:
+    """Characters of a result, near enough: texts and data of its blocks, or its structured content."""
+    content = result.get("content")
+    size = 0
+    for block in cast(Sequence[Any], content) if isinstance(content, list) else ():
+        if isinstance(block, dict):
+            fields = cast(dict[str, Any], block)
+            size += sum(len(value) for key in ("text", "data") if isinstance(value := fields.get(key), str))
+    if not size and result.get("structuredContent") is not None:
+        size = len(json.dumps(result["structuredContent"]))
+    return size

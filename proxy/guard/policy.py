@@ -1,0 +1,66 @@
+"""Policy: how risky a tool is, and what becomes of a call of it.
+
+The guarded party does not grade itself. A server's annotations may always raise the class of its tool; they lower it
+only where the person trusts the server, or has approved exactly this definition (`upstreams.lock`). What the person
+wrote about a tool under `guard.risk` decides alone.
+"""
+
+from collections.abc import Mapping
+
+from proxy.config import RISKS, Decision, GuardConfig, Profile, Risk
+from proxy.guard.globs import any_name, any_tool
+from proxy.tool import Tool
+
+STRICTNESS: Mapping[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+class Policy:
+    """The risk of tools, by the `guard:` block."""
+
+    def __init__(self, config: GuardConfig) -> None:
+        self._config = config
+
+    def risk(self, tool: Tool) -> Risk:
+        """The class of `tool`; of several that are configured, the greatest."""
+        for risk in reversed(RISKS):
+            if (globs := self._config.risk.get(risk)) and any_tool(globs, tool.server, tool.name):
+                return risk
+        base, said = self._config.default_risk, annotated(tool)
+        if said is None or RISKS.index(said) == RISKS.index(base):
+            return base
+        if RISKS.index(said) > RISKS.index(base):
+            return said
+        return said if tool.locked or self._trusts(tool.server) else base
+
+    def decision(self, tool: Tool, profiles: tuple[Profile, ...]) -> Decision:
+        """What becomes of a call by a caller of these profiles: the strictest of what they say."""
+        policies = [p.policy for p in profiles if p.policy]
+        if not policies:
+            return "allow"
+        risk = self.risk(tool)
+        return max((policy.get(risk, "allow") for policy in policies), key=STRICTNESS.__getitem__)
+
+    def _trusts(self, server: str) -> bool:
+        trusted = self._config.trust_annotations
+        return trusted if isinstance(trusted, bool) else any_name(trusted, server)
+
+
+def annotated(tool: Tool) -> Risk | None:
+    """What the tool's annotations say; None where they say nothing.
+
+    A tool that says that it only reads and that it destroys is taken at the worse of its words.
+    """
+    notes = tool.annotations
+    if notes.get("destructiveHint") is True:
+        return "destructive"
+    if notes.get("readOnlyHint") is True:
+        return "read"
+    return "write" if notes.get("readOnlyHint") is False or notes.get("destructiveHint") is False else None
+
+
+def idempotent(tool: Tool) -> bool:
+    """Whether the tool says that calling it twice is calling it once; what only reads is so by definition."""
+    notes = tool.annotations
+    return notes.get("idempotentHint") is True or (
+        notes.get("readOnlyHint") is True and notes.get("destructiveHint") is not True
+    )
