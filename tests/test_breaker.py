@@ -86,3 +86,14 @@ def test_failures_to_connect_are_forgotten_once_there_is_a_connection(clock: lis
 def test_a_crash_loop_is_not_forgotten_by_reconnecting(clock: list[float]) -> None:
     with pytest.raises(UpstreamFailure):
         opened(clock).check(connected=True)
+
+
+def test_all_calls_that_one_crash_took_along_are_one_failure(clock: list[float]) -> None:
+    breaker, connection = Breaker("s"), object()
+    for _ in range(3 * THRESHOLD):
+        breaker.failed("crashed", lost=connection)
+    breaker.check()
+    for _ in range(THRESHOLD - 1):
+        breaker.failed("crashed", lost=object())
+    with pytest.raises(UpstreamFailure):
+        breaker.check()

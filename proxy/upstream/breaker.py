@@ -24,6 +24,7 @@ class Breaker:
         self._cool_down = COOL_DOWN
         self._last = ""
         self._reached = False
+        self._lost: object = None
 
     def check(self, *, connected: bool = False) -> None:
         """Let a call pass, or raise UpstreamFailure. After the cool-down one call passes as a trial.
@@ -48,8 +49,14 @@ class Breaker:
         self._cool_down = COOL_DOWN
         self._reached = False
 
-    def failed(self, reason: str, *, reached: bool = True) -> None:
-        """The upstream has not answered a call, which may have `reached` it."""
+    def failed(self, reason: str, *, reached: bool = True, lost: object = None) -> None:
+        """The upstream has not answered a call, which may have `reached` it.
+
+        `lost`: the connection that ended, if one did. All calls in flight on it fail together, which is one failure.
+        """
+        if lost is not None and lost is self._lost:
+            return
+        self._lost = lost
         self._failures += 1
         self._reached = self._reached or reached
         self._last = reason

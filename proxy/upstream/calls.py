@@ -21,8 +21,18 @@ from proxy.upstream.session import Session
 HEADER_MISMATCH = -32020
 PROTOCOL_META = "io.modelcontextprotocol/"
 """Prefix of the `_meta` keys that describe one hop and never travel on."""
+SLOW = 2.0
+"""Seconds after which a call that could not be sent has cost its caller a wait, which the breaker is to spare others."""
 MAX_ROUNDS = 10
 """How often one call may ask its client for more."""
+
+
+class _Lost(UpstreamFailure):
+    """The connection ended while the call was on its way."""
+
+    def __init__(self, failure: UpstreamFailure, session: Session) -> None:
+        super().__init__(failure.server, failure.reason, may_have_run=failure.may_have_run)
+        self.session = session
 
 
 class Calls:
@@ -50,12 +60,16 @@ class Calls:
         params = {**params, "_meta": forwarded} if forwarded else dict(params)
         self._breaker.check(connected=self._connection.session is not None)
         config = self._connection.config
+        began = anyio.current_time()
         try:
             async with self._slots:
                 with self._connection.questions.call_of(caller.origin):
                     result = await self._with_answers(method, params, caller)
         except UpstreamFailure as failure:
-            self._breaker.failed(failure.reason, reached=failure.may_have_run)
+            lost = failure.session if isinstance(failure, _Lost) else None
+            # A server that refuses at once needs no breaker, and a call that asks is what finds it up again.
+            if failure.may_have_run or anyio.current_time() - began > SLOW:
+                self._breaker.failed(failure.reason, reached=failure.may_have_run, lost=lost)
             reason = mask(failure.reason, config.secrets)
             raise UpstreamFailure(config.key, reason, may_have_run=failure.may_have_run) from None
         except RpcError:
@@ -103,13 +117,18 @@ class Calls:
                 capabilities = self._connection.questions.allowed(origin.capabilities)
                 if origin.log_level is not None:
                     params["_meta"] = {**params.get("_meta", {}), LOG_LEVEL_META_KEY: origin.log_level}
-        return await session.request(
-            method,
-            params,
-            timeout=self._connection.config.timeout,
-            on_progress=caller.on_progress,
-            capabilities=capabilities,
-        )
+        try:
+            return await session.request(
+                method,
+                params,
+                timeout=self._connection.config.timeout,
+                on_progress=caller.on_progress,
+                capabilities=capabilities,
+            )
+        except UpstreamFailure as failure:
+            if session.peer.closed.is_set():
+                raise _Lost(failure, session) from None
+            raise
 
 
 async def _asked(result: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
