@@ -55,12 +55,13 @@ def pids(file: Path) -> list[int]:
 
 @dataclass
 class Upstream:
-    """One server, and when it was killed."""
+    """One server, and when it was down."""
 
     name: str
     folder: Path
     port: int | None = None
-    kills: list[float] = field(default_factory=list[float])
+    kills: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    """When it was killed, and when we had it up again; at once where that is up to the proxy."""
     process: asyncio.subprocess.Process | None = None
 
     @property
@@ -97,12 +98,13 @@ class Upstream:
         """End its newest process, if it has one now."""
         alive = [pid for pid in pids(self.pid_file)[-1:] if running(pid)]
         for pid in alive:
-            self.kills.append(time.monotonic())
+            killed = time.monotonic()
             os.kill(pid, signal.SIGKILL)
-        if alive and self.process is not None:
-            await self.process.wait()
-            await asyncio.sleep(random.uniform(0, 0.5))
-            await self.start()
+            if self.process is not None:
+                await self.process.wait()
+                await asyncio.sleep(random.uniform(0, 0.5))
+                await self.start()
+            self.kills.append((killed, time.monotonic()))
 
 
 class Client:
@@ -273,8 +275,8 @@ class Chaos:
     def _judge_calls(self) -> None:
         kills = {u.name: u.kills for u in self.upstreams}
         for call in (c for c in self.calls if c.failed):
-            # Half a second before: the process dies at the kill, its pipes and sockets are seen to close a little later.
-            if not any(call.began - 0.5 <= at <= call.ended for at in kills[call.server]):
+            # Half a second more: a process dies at the kill, but its pipes are seen to close a little later.
+            if not any(call.began - 0.5 <= up and at <= call.ended for at, up in kills[call.server]):
                 self.problems.append(f"call {call.ident} to {call.server}, which was not killed: {call.text}")
             if repr(call.server) not in call.text or not any(words in call.text for words in CLEAR):
                 self.problems.append(f"unclear: {call.text}")
@@ -310,7 +312,7 @@ class Chaos:
     async def _nothing_left(self, how: str) -> None:
         until = time.monotonic() + GONE_WITHIN
         ours = [pid for u in self.upstreams if u.port is None for pid in pids(u.pid_file)]
-        while (left := [pid for pid in ours if running(pid)]) and time.monotonic() < until:
+        while (left := [p for p in ours if running(p)]) and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         print(f"left after {how}: {len(left)} of {len(ours)} processes")
         if left:

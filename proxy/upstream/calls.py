@@ -22,7 +22,7 @@ HEADER_MISMATCH = -32020
 PROTOCOL_META = "io.modelcontextprotocol/"
 """Prefix of the `_meta` keys that describe one hop and never travel on."""
 SLOW = 2.0
-"""Seconds after which a call that could not be sent has cost its caller a wait, which the breaker is to spare others."""
+"""Seconds after which a call that could not be sent has cost a wait, which the breaker is to spare others."""
 MAX_ROUNDS = 10
 """How often one call may ask its client for more."""
 
