@@ -1,0 +1,161 @@
+"""The peer: one answer for one request, whatever a server sends besides."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from proxy.errors import RpcError, UpstreamFailure
+from proxy.upstream.peer import Peer
+
+OK = {"content": [], "x": None}
+
+
+class Wire:
+    """A link that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        self.sent.append(message)
+
+    async def drain(self) -> None:
+        await anyio.lowlevel.checkpoint()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+@pytest.fixture
+def peer(wire: Wire) -> Peer:
+    peer = Peer("s", lambda method, params: None)
+    peer.attach(wire)
+    return peer
+
+
+async def answered(peer: Peer, *frames: object, **options: Any) -> dict[str, Any]:
+    """The outcome of request number 1 when these frames come in while it waits."""
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+
+            async def feed() -> None:
+                while not peer.in_flight:
+                    await anyio.lowlevel.checkpoint()
+                for frame in frames:
+                    peer.receive(frame)
+
+            tasks.start_soon(feed)
+            try:
+                return await peer.request("tools/call", {"name": "t"}, **options)
+            except (RpcError, UpstreamFailure) as error:
+                failure = error
+        raise failure
+
+
+@pytest.mark.parametrize("ident", [1, "1", 1.0])
+async def test_an_answer_is_known_by_its_id_in_any_spelling(peer: Peer, ident: object) -> None:
+    assert await answered(peer, {"id": ident, "result": OK}) is OK
+
+
+@pytest.mark.parametrize("frame", [{"id": 9}, {"id": None}, {"id": True}, {"id": "x"}, {"id": 1.5}, {"id": [1]}, {}])
+async def test_answers_to_nobody_are_passed_over(peer: Peer, frame: dict[str, object]) -> None:
+    assert await answered(peer, {**frame, "result": {"not": "ours"}}, {"id": 1, "result": OK}) is OK
+
+
+async def test_only_the_first_answer_counts(peer: Peer) -> None:
+    assert await answered(peer, {"id": 1, "result": OK}, {"id": 1, "error": {"code": 1, "message": "late"}}) is OK
+
+
+@pytest.mark.parametrize("junk", [None, 42, "text", [], {}, [1, 2], {"level": "info"}])
+async def test_what_is_not_json_rpc_is_said_to_be_not(peer: Peer, junk: object) -> None:
+    assert peer.receive(junk) is False
+
+
+async def test_a_batch_is_its_members(peer: Peer) -> None:
+    assert await answered(peer, [{"method": "notifications/x"}, {"id": 1, "result": OK}]) is OK
+
+
+async def test_an_error_arrives_whole(peer: Peer) -> None:
+    with pytest.raises(RpcError) as raised:
+        await answered(peer, {"id": 1, "error": {"code": -32000, "message": "no", "data": {"a": 1}}})
+    assert (raised.value.code, raised.value.message, raised.value.data) == (-32000, "no", {"a": 1})
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"result": None},
+        {"result": []},
+        {"error": {"code": "E"}},
+        {"error": "text"},
+        {"error": {"code": True, "message": "x"}},
+    ],
+)
+async def test_a_malformed_answer_fails_its_request_at_once(peer: Peer, frame: dict[str, object]) -> None:
+    with pytest.raises(UpstreamFailure, match="malformed answer") as raised:
+        await answered(peer, {"id": 1, **frame})
+    assert raised.value.may_have_run
+
+
+async def test_the_end_of_the_connection_fails_what_waits_and_the_first_reason_stays(peer: Peer) -> None:
+    async with anyio.create_task_group() as tasks:
+        reasons: list[str] = []
+
+        async def ask() -> None:
+            try:
+                await peer.request("tools/call", {})
+            except UpstreamFailure as failure:
+                reasons.append(failure.reason)
+
+        for _ in range(3):
+            tasks.start_soon(ask)
+        while peer.in_flight < 3:
+            await anyio.lowlevel.checkpoint()
+        peer.close("exited with code 7")
+        peer.close("something later")
+    assert reasons == ["exited with code 7"] * 3
+    with pytest.raises(UpstreamFailure) as raised:
+        await peer.request("tools/call", {})
+    assert not raised.value.may_have_run and raised.value.reason == "exited with code 7"
+
+
+async def test_a_time_out_is_told_to_the_server_and_frees_the_request(peer: Peer, wire: Wire) -> None:
+    with pytest.raises(UpstreamFailure, match="no answer within"):
+        await peer.request("tools/call", {}, timeout=0.01)
+    assert wire.sent[-1]["method"] == "notifications/cancelled" and wire.sent[-1]["params"]["requestId"] == 1
+    assert peer.in_flight == 0
+
+
+async def test_initialize_is_never_cancelled(peer: Peer, wire: Wire) -> None:
+    with pytest.raises(UpstreamFailure):
+        await peer.request("initialize", {}, timeout=0.01, cancellable=False)
+    assert [message["method"] for message in wire.sent] == ["initialize"]
+
+
+async def test_all_progress_that_came_before_the_answer_is_passed_on_first(peer: Peer) -> None:
+    seen: list[int] = []
+
+    async def on_progress(params: Mapping[str, Any]) -> None:
+        await anyio.lowlevel.checkpoint()
+        seen.append(params["progress"])
+
+    steps = [{"method": "notifications/progress", "params": {"progressToken": 1, "progress": n}} for n in range(20)]
+    await answered(peer, *steps, {"id": 1, "result": OK}, on_progress=on_progress)
+    assert seen == list(range(20))
+
+
+async def test_a_server_that_asks_is_answered(peer: Peer, wire: Wire) -> None:
+    peer.receive({"id": "a", "method": "ping"})
+    peer.receive({"id": 7, "method": "roots/list"})
+    assert wire.sent[0] == {"jsonrpc": "2.0", "id": "a", "result": {}}
+    assert wire.sent[1]["id"] == 7 and wire.sent[1]["error"]["code"] == -32601
