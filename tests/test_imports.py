@@ -17,7 +17,7 @@ LAYERS = [
     {"app"},
     {"serving", "upstream", "demo"},
     {"server"},
-    {"bridge", "dispatch"},
+    {"bridge", "dispatch", "semantics"},
     {"listing", "search", "arguments", "guard", "eager"},
     {"catalog", "signature", "offers"},
     {"tool", "text", "config", "tokens", "masking"},
