@@ -156,7 +156,8 @@ class LineWriter(asyncio.BaseProtocol):
     async def send_frame(self, message: dict[str, Any]) -> None:
         """Write a plain dict, waiting while the pipe is full."""
         self._write(encode(message))
-        await self._writable.wait()
+        if not self._writable.is_set():
+            await self._writable.wait()
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message, waiting while the pipe is full."""

@@ -95,9 +95,9 @@ class Calls:
         return result
 
     async def _twice_if_unsent(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        session = await self._connection.ready()
+        session = await self._connection.verified(await self._connection.ready())
         try:
-            return await self._send(method, params, caller)
+            return await self._send(session, method, params, caller)
         except UpstreamFailure as failure:
             if failure.may_have_run or await self._connection.verified(await self._connection.ready()) is session:
                 raise
@@ -105,10 +105,10 @@ class Calls:
             if error.code != HEADER_MISMATCH:
                 raise
             await self._connection.lists.read(session)  # rejected before it ran: the tool's schema has changed
-        return await self._send(method, params, caller)
+        session = await self._connection.verified(await self._connection.ready())
+        return await self._send(session, method, params, caller)
 
-    async def _send(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        session: Session = await self._connection.verified(await self._connection.ready())
+    async def _send(self, session: Session, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         capabilities: dict[str, Any] = {}
         origin = caller.origin
         if session.modern:

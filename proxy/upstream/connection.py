@@ -315,6 +315,8 @@ class Connection:
         Raises:
             UpstreamFailure: there is none, and why.
         """
+        if self._session is not None and self._usable():
+            return self._session
         refused = self._refused
         with anyio.move_on_after(self.config.connect_timeout):
             while not self._usable():

@@ -5,7 +5,6 @@ to 1 MiB. `_Client` sits below it and turns every answer that is not JSON-RPC in
 request, carrying a marker that `_Streams` turns into `Peer.fail`.
 """
 
-import asyncio
 import json
 import logging
 import math
@@ -223,8 +222,12 @@ class _Streams:
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             raise BrokenPipeError("the connection is closed") from None
 
+    @property
+    def congested(self) -> bool:
+        return self._outbox.statistics().current_buffer_used > DRAIN_AT and not self._peer.closed.is_set()
+
     async def drain(self) -> None:
-        while self._outbox.statistics().current_buffer_used > DRAIN_AT and not self._peer.closed.is_set():
+        while self.congested:
             await self._short.wait()
 
     def close(self) -> None:
@@ -311,8 +314,12 @@ class _SseLink:
     def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
         self._tasks.start_soon(self._post, message, dict(headers or {}))
 
+    @property
+    def congested(self) -> bool:
+        return False
+
     async def drain(self) -> None:
-        await asyncio.sleep(0)
+        pass
 
     async def _post(self, message: dict[str, Any], headers: dict[str, str]) -> None:
         try:

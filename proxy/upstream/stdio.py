@@ -152,6 +152,10 @@ class _Process(asyncio.SubprocessProtocol):
             raise BrokenPipeError("the server's input is closed")
         self._stdin.write(encode(message) + b"\n")
 
+    @property
+    def congested(self) -> bool:
+        return not self._writable.is_set()
+
     async def drain(self) -> None:
         await self._writable.wait()
 
