@@ -1,8 +1,8 @@
 """Semantics: gives the search index its meaning, in the background. Made by `app` where `tool_search.semantic` is on.
 
-The vectors of a catalog are made by short-lived children of the lowest priority, one after the other, a batch each; what
-is done is used and kept on disk at once. Until then, and wherever anything fails, search goes by words alone: a line in
-the log says so, and no answer does.
+The vectors of a catalog are made by short-lived children of the lowest priority, one after the other, a batch each;
+what is done is used and kept on disk at once. Until then, and wherever anything fails, search goes by words alone: a
+line in the log says so, and no answer does.
 """
 
 import logging

@@ -193,7 +193,8 @@ class Index:
         _add(scores, self._surface, read.words, SURFACE)
         _add(scores, self._forms, read.forms)
         _add(cover, self._cover, read.forms)
-        return scores * (1 + COVERAGE * cover)
+        scores *= 1 + COVERAGE * cover
+        return scores
 
     def _read(self, query: str) -> _Query:
         chunks = Tokenizer().chunks(query[:_QUERY_CHARACTERS])[:_QUERY_WORDS]

@@ -121,7 +121,12 @@ class Meaning:
     def __init__(self, vectors: Vectors, tools: Sequence[Tool], embed: Embed) -> None:
         """`embed` may raise anything: it costs a line in the log, and nothing is near."""
         self._matrix = vectors.matrix(tools)
-        self._embed = lru_cache(maxsize=64)(lambda query: embed([query])[0])
+
+        @lru_cache(maxsize=64)
+        def of_query(query: str) -> Floats:
+            return embed([query])[0]
+
+        self._embed = of_query
         self._broken = False
 
     def cosines(self, query: str) -> Floats:
