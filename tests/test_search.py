@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proxy.catalog import Catalog, NotFound, make_server
@@ -190,6 +190,62 @@ def test_a_narrower_view_gives_matches_and_hints_of_that_view_only(several: Cata
     assert not any(name.startswith("github") for name in near_names(view, "github__create_issue"))
 
 
+def test_what_a_view_leaves_out_changes_nothing_in_its_answers(several: Catalog) -> None:
+    """A masked index: scores, unknown words and near names are as if nothing else were there."""
+    view = Catalog([several.servers["time"], several.servers["git"]])
+    apart = catalog(real("time", "git"))
+    masked, alone = Index(view, Index(several).words), Index(apart)
+    for query in [
+        "create entities timezone",
+        "github create_issue",
+        "commit",
+        "search_code git_log",
+        "read file",
+        "zzz",
+    ]:
+        one, other = masked.search(query, 50), alone.search(query, 50)
+        assert [(t.public_name, s) for t, s in one.matches] == [(t.public_name, s) for t, s in other.matches]
+        assert (one.matched, one.exact, one.unmatched) == (other.matched, other.exact, other.unmatched)
+        assert near_names(view, query) == near_names(apart, query)
+
+
+def test_a_tool_that_a_view_leaves_out_is_not_found_by_its_name(several: Catalog) -> None:
+    whole = several.servers["git"]
+    narrowed = make_server(ServerConfig("git", "stdio", deny=("git_log",)), [t.raw for t in whole.tools])
+    index = Index(Catalog([narrowed]), Index(several).words)
+    assert index.search("git_log", 20).exact == 0
+    assert "git__git_log" not in names(index, "git_log", 20)
+
+
+def test_aliases_and_keywords_and_instructions_find_the_tools_of_their_server() -> None:
+    said = ServerConfig("pm", "stdio", aliases=("linear",), keywords=("sprint",))
+    found = Catalog(
+        [
+            make_server(said, [tool("list_things")], None, "Ask me about roadmaps."),
+            make_server(ServerConfig("other", "stdio"), [tool("list_things"), tool("list_sprints"), tool("roadmaps")]),
+        ]
+    )
+    index = Index(found)
+    assert names(index, "linear list things", 1) == ["pm__list_things"]
+    assert names(index, "sprint") == ["other__list_sprints", "pm__list_things"]
+    assert names(index, "roadmaps") == ["other__roadmaps", "pm__list_things"]
+    assert index.search("linear sprint roadmaps", 5).unmatched == ()
+
+
+def test_a_change_of_what_is_said_of_a_server_is_a_change_of_the_catalog() -> None:
+    plain = ServerConfig("a", "stdio")
+    hashes = {
+        make_server(config, [tool("x")], None, text).hash
+        for config, text in (
+            (plain, None),
+            (plain, "Do this."),
+            (ServerConfig("a", "stdio", aliases=("b",)), None),
+            (ServerConfig("a", "stdio", keywords=("b",)), None),
+        )
+    }
+    assert len(hashes) == 4
+
+
 def test_only_tools_that_are_new_are_counted_again(several: Catalog) -> None:
     first = Index(several)
     changed = make_server(ServerConfig("time", "stdio"), [tool("tell_time", "Tell the time")])
@@ -272,17 +328,34 @@ def test_no_query_and_no_catalog_raises(servers: dict[str, list[Raw]], query: st
 
 
 @settings(max_examples=100, deadline=None)
+@example({"a": [{"name": "\r"}]}, [{"name": "x"}], None)
 @given(server_maps, st.lists(raw_tools, min_size=1, max_size=4), st.data())
 def test_adding_a_server_never_removes_an_exact_match(
-    servers: dict[str, list[Raw]], more: list[Raw], data: st.DataObject
+    servers: dict[str, list[Raw]], more: list[Raw], data: st.DataObject | None
 ) -> None:
     before = catalog(servers)
     if not before.tools:
         return
-    wanted = data.draw(st.sampled_from(before.tools))
+    wanted = data.draw(st.sampled_from(before.tools)) if data is not None else before.tools[0]
     after = Index(catalog({**servers, "new": more}))
     assert wanted.public_name in names(after, wanted.public_name, 1)
     assert wanted.public_name in [t.public_name for t, _ in after.search(wanted.name, 1).matches]
+
+
+@settings(max_examples=75, deadline=None)
+@given(server_maps, st.text(max_size=30), st.randoms(use_true_random=False))
+def test_any_catalog_in_any_order_gives_the_same_answers(
+    servers: dict[str, list[Raw]], query: str, rng: random.Random
+) -> None:
+    unique = {key: list({raw["name"]: raw for raw in tools}.values()) for key, tools in servers.items()}
+    shuffled = list(unique.items())
+    rng.shuffle(shuffled)
+    one = Index(catalog(unique))
+    other = Index(catalog({key: rng.sample(tools, len(tools)) for key, tools in shuffled}))
+    for text in (query, *(t.name for t in one.tools[:2])):
+        assert [(t.public_name, s) for t, s in one.search(text, 10).matches] == [
+            (t.public_name, s) for t, s in other.search(text, 10).matches
+        ]
 
 
 def test_near_names_are_the_nearest_by_spelling(several: Catalog) -> None:

@@ -262,7 +262,7 @@ class Index:
         pieces = _PIECE.findall(query[:_QUERY_CHARACTERS])
         found = {piece: self._named(piece) for piece in dict.fromkeys(pieces)}
         every = all(found.values())
-        numbers = self._named(query.strip())
+        numbers = list(dict.fromkeys((*self._named(query), *self._named(query.strip()))))  # names of white space exist
         for piece, tools in found.items():
             if every or _IDENTIFIER.search(piece):
                 numbers += tools
