@@ -225,7 +225,11 @@ class Daemon(Running):
 
     def __init__(self, place: Place, *words: str, **environ: str) -> None:
         super().__init__(place, proxy("--http", "127.0.0.1:0", *words), **environ)
-        self.base = self.stderr.wait(r"listening on (http://\S+)/mcp")[1]
+        try:
+            self.base = self.stderr.wait(r"listening on (http://\S+)/mcp")[1]
+        except AssertionError:
+            self.__exit__()  # else its open pipes are blamed on a later test
+            raise
         self.url = f"{self.base}/mcp"
 
 
