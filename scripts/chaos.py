@@ -160,6 +160,8 @@ class Client:
             message = json.loads(line)
             if "method" not in message and (waiting := self._waiting.pop(message["id"], None)) is not None:
                 waiting.set_result(message)
+        for waiting in self._waiting.values():
+            waiting.cancel("the proxy has ended")
 
     async def leave(self) -> None:
         """End by the end of the input."""
@@ -305,8 +307,9 @@ class Chaos:
             )
             growth = last / first - 1
             print(f"{name:12} first tenth {first:13,.0f}   last tenth {last:13,.0f}   {growth:+.1%}")
-            # One descriptor or process more or less is a server that is just starting.
-            if growth > TOLERANCE and (name == "rss" or last - first > 4):
+            # A server may be just starting, and HTTP keeps an idle connection for each of the calls at the busiest.
+            slack = {"rss": 0, "descriptors": self.workers, "processes": 2}[name]
+            if growth > TOLERANCE and last - first > slack:
                 self.problems.append(f"{name} grew by {growth:.1%}")
 
     async def _nothing_left(self, how: str) -> None:

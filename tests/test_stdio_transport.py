@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.upstream.stdio import STDERR_LINES, StderrTail, decode, encode
+from proxy.upstream.stdio import STDERR_LINES, StderrTail, decode, embedded, encode
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,20 @@ def test_last_words_are_said_once_and_include_a_line_without_an_end() -> None:
     said = stderr.after("exited")
     assert said == "exited; its last words: Traceback | KeyError: 'TOKEN'"
     assert stderr.after(said) == said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'DEBUG -> {"jsonrpc": "2.0", "id": 1, "result": {}}', b'{"jsonrpc": "2.0", "id": 1, "result": {}} <- sent'],
+)
+def test_an_answer_that_shares_its_line_is_found(line: bytes) -> None:
+    assert embedded(line) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"no json", b'{"jsonrpc": "2.0", "id": 1, "resu', b'<- {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}',
+     b'"jsonrpc" alone', b'level {"a": 1} "jsonrpc"'],
+)  # fmt: skip
+def test_what_a_server_logs_of_our_own_requests_is_no_answer(line: bytes) -> None:
+    assert embedded(line) is None

@@ -17,7 +17,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
@@ -176,9 +176,9 @@ class _Process(asyncio.SubprocessProtocol):
         try:
             message = decode(line)
         except (ValueError, RecursionError):
-            if b'"jsonrpc"' in line[:4096] and self._fail_id(line, "unparseable answer"):
+            message = embedded(line)
+            if message is None and b'"jsonrpc"' in line[:4096] and self._fail_id(line, "unparseable answer"):
                 return
-            message = None
         if not self.peer.receive(message) and not self._junk_told:
             self._junk_told = True
             text = shorten(one_line(line[:400].decode("utf-8", "replace")), 200)
@@ -190,6 +190,21 @@ class _Process(asyncio.SubprocessProtocol):
             return False
         self.peer.fail(json.loads(match[1]), reason)
         return True
+
+
+def embedded(line: bytes) -> dict[str, Any] | None:
+    """An answer that shares its line with something else, as where a server logs to stdout without a line's end."""
+    text = line.decode("utf-8", "replace")
+    if '"jsonrpc"' not in text:
+        return None
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text, text.find("{"))
+    except (ValueError, RecursionError, IndexError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    frame = cast(dict[str, Any], value)
+    return frame if "result" in frame or "error" in frame else None
 
 
 def _exit_reason(code: int | None) -> str:
