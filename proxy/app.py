@@ -1,14 +1,13 @@
 """App: wires everything; the only place that knows everyone. It is the `House` that `server.py` serves.
 
-What depends on the catalog (index, listing, tool lists) is pure and kept by the catalog's hash: made in a worker
-thread when the catalog has changed, or at the first need, and never on the path of a call.
+Each scope of callers has a `View`, from which everything that they are shown or told is computed.
 """
 
 import asyncio
 import logging
 import subprocess
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,14 +18,14 @@ import anyio.to_thread
 
 from proxy import __version__, bridge
 from proxy.arguments import direct, unwrap
-from proxy.caller import Caller, Origin
-from proxy.catalog import Catalog, NotFound, Server
+from proxy.caller import Access, Caller, Origin, Scope
+from proxy.catalog import Catalog, NotFound
 from proxy.config import Settings
 from proxy.dispatch import Dispatcher, error_result, failed
-from proxy.eager import fits_below, shown
-from proxy.errors import Refused, UpstreamFailure
+from proxy.errors import ConfigError, Refused, UpstreamFailure
+from proxy.guard import Gate, needed
 from proxy.hosts import HostRow
-from proxy.listing import Listing, TextCache, lines
+from proxy.listing import Listing
 from proxy.offers import Offers
 from proxy.search import Index
 from proxy.semantics import Semantics
@@ -35,57 +34,81 @@ from proxy.tokens import Counts, child_argv, decode_answer, encode_request
 from proxy.upstream.fleet import Fleet
 from proxy.upstream.questions import Clients
 from proxy.upstream.snapshot import Snapshot, default_folder
+from proxy.view import READS_ONLY, Shared, View
 
 log = logging.getLogger(__name__)
 
 ANSWERING = 0.2
 """Seconds that the first list takes to be made and sent, before starting many processes delays it."""
+LOCK_POLL = 2.0
+"""Seconds between looks at the lock file, so that an approval needs no restart."""
 
 
 class App:
     """One proxy: a fleet of upstreams, what is known of their tools, and the server that shows them."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str], clients: int | None = 0) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        clients: int | None = 0,
+        profiles: Sequence[str] | None = None,
+    ) -> None:
         """`clients`: how many there can be, 0 for the command line, 1 over stdio, None for a daemon.
 
+        `profiles`: which apply to every caller; () is the default profile where there is one, and None is nobody's
+        scope: everything, for those who run the proxy.
+
         Raises:
-            ConfigError: `host_row` does not exist.
+            ConfigError: `host_row` or one of `profiles` does not exist, or the lock file cannot be read.
         """
         search = settings.tool_search
         if search.enabled == "off":
             settings = replace(settings, servers=tuple(replace(s, lazy=False) for s in settings.servers))
+        for name in profiles or ():
+            if name not in settings.profiles:
+                there = ", ".join(settings.profiles) or "none"
+                raise ConfigError(f"there is no profile {name!r} in the configuration; there are: {there}")
+        self.gate = Gate(settings, search.call_name) if needed(settings) else None
+        """None where nothing is configured to be guarded: a call then passes no stage that could cost anything."""
+        self._always = tuple(profiles or ())
+        self.scope: Scope = self.gate.scopes.scope(*profiles) if self.gate is not None and profiles is not None else ()
+        """Of callers that show nothing else."""
+        if self.gate is not None and clients is not None and profiles is not None:
+            # One caller: what they may never see is not even started.
+            scopes = self.gate.scopes
+            kept = tuple(s for s in settings.servers if scopes.may_hold(s.key, self.scope))
+            settings = replace(settings, servers=kept)
         self.settings = settings
         self.announce_changes = search.announce_changes != "never"
         settings.hosts.row_for(None, search.host_row)
         self._snapshot = Snapshot(default_folder(environ))
         self._clients = Clients(clients)
         self.fleet = Fleet(settings, environ, self._snapshot, self._clients)
-        self.dispatcher = Dispatcher(
-            self.fleet,
-            {s.key: s for s in settings.servers},
-            search,
-        )
+        configs = {s.key: s for s in settings.servers}
+        if self.gate is not None:
+            configs |= self.gate.servers()
+        self.dispatcher = Dispatcher(self.fleet, configs, search, self.gate)
         self.server = ProxyServer(self)
         self._counts = Counts(self._snapshot.load_counts() if search.tokenizer == "o200k" else None)
-        self._texts = TextCache()
-        configured = Catalog(Server(s.key, topic=s.description) for s in settings.servers if s.enabled)
-        self._configured = configured
-        self._small = False
-        """Whether all schemas together are small enough to be shown without the bridge."""
-        self._weigh()
-        self._making, self._indexing = anyio.Lock(), anyio.Lock()
-        self._index: tuple[str, Index] | None = None
-        self._listings: dict[tuple[str, str, bool], Listing] = {}
-        self._tools: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
         self.semantics: Semantics | None = None
         """What gives the index its meaning; None where search goes by words alone."""
         if search.semantic == "on" and search.enabled != "off":
             keep = self._snapshot
-            self.semantics = Semantics(lambda: self.catalog.tools, keep.load_vectors, keep.save_vectors)
+            self.semantics = Semantics(lambda: self._everything().tools, keep.load_vectors, keep.save_vectors)
+        scopes = self.gate.scopes if self.gate is not None else None
         self._dirty = anyio.Event()
         self._dirty.set()
         self._counted = anyio.Event()
         """Set while every text of the current catalog has its exact count, or never will."""
+        self._base: tuple[Catalog, object, Catalog] | None = None
+        self._shared = Shared(
+            settings, self._everything, lambda: self.fleet.offers, scopes, self._counts, self.semantics
+        )
+        self._views: dict[Scope, View] = {}
+        for name in settings.profiles if clients is None else ():
+            self.view(self.narrowed(name))
+        self.view(self.scope)
         self._listed_once = self._waited = False
         self._updated: deque[str] = deque()
         self._news = anyio.Event()
@@ -103,6 +126,8 @@ class App:
             tasks.start_soon(self._pass_on_updates)
             if self.semantics is not None:
                 tasks.start_soon(self.semantics.run)
+            if self.gate is not None and self.gate.locks:
+                tasks.start_soon(self._watch_lock, self.gate)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator["App"]:
@@ -112,17 +137,24 @@ class App:
             yield self
             tasks.cancel_scope.cancel()
 
-    def _weigh(self) -> None:
-        """Judge the size of what is known; within 20 % above the limit the last judgement holds."""
-        below = self.settings.tool_search.eager_below_tokens
-        self._small = fits_below(self.catalog.tools, below, before=self._small)
-
     def _catalog_changed(self) -> None:
-        self._weigh()
+        for view in self._views.values():
+            view.weigh()
         self._counted = anyio.Event()
         self._dirty.set()
         if self.semantics is not None:
             self.semantics.changed()
+
+    async def _watch_lock(self, gate: Gate) -> None:
+        """Take up what is approved while we run; a lock that cannot be read changes nothing."""
+        while True:
+            await anyio.sleep(LOCK_POLL)
+            try:
+                if gate.look_at_lock():
+                    log.warning("the lock has changed and is read again")
+                    self._catalog_changed()
+            except ConfigError as error:
+                log.warning("%s", error)
 
     def _resource_updated(self, uri: str) -> None:
         self._updated.append(uri)
@@ -134,7 +166,12 @@ class App:
             await self._news.wait()
             self._news = anyio.Event()
             while self._updated:
-                await self.server.changes.updated(self._updated.popleft())
+                uri = self._updated.popleft()
+                if (owner := self.fleet.offers.owner(uri)) is None:
+                    continue
+                for view in list(self._views.values()):
+                    if (known := view.offers.known_as(*owner)) is not None:
+                        await self.server.changes.updated(known, view.scope)
 
     async def _keep_up(self) -> None:
         """After each change: count exactly what is new, say so, and prepare the index.
@@ -146,7 +183,8 @@ class App:
             self._dirty = anyio.Event()
             await self._count()
             self.server.catalog_changed()
-            await self.index()
+            for view in list(self._views.values()):
+                await view.index()
 
     async def counted(self) -> None:
         """Wait until the texts of the current catalog have exact counts, or never will."""
@@ -154,10 +192,10 @@ class App:
 
     async def _count(self) -> None:
         """Have a short-lived child count the texts that are new, so that this process never loads the vocabulary."""
+        counted, views = self._counted, list(self._views.values())
         if self.settings.tool_search.tokenizer == "o200k" and self.settings.tool_search.enabled != "off":
-            counted = self._counted
-            async with self._making:
-                wanted = await anyio.to_thread.run_sync(partial(self._wanted, self.catalog))
+            async with self._shared.making:
+                wanted = await anyio.to_thread.run_sync(_wanted, views)
             missing = self._counts.missing(wanted)
             if missing:
                 try:
@@ -170,24 +208,43 @@ class App:
                 else:
                     self._counts.keep(wanted)
                     await anyio.to_thread.run_sync(self._snapshot.save_counts, dict(self._counts.known))
-            counted.set()
-        else:
-            self._counted.set()
-
-    def _wanted(self, catalog: Catalog) -> list[str]:
-        return list(dict.fromkeys(lines(catalog, self._texts)))
+        if counted is self._counted:  # else the catalog has changed meanwhile
+            for view in views:
+                view.counted = True
+        counted.set()
 
     # What clients see.
 
-    @property
-    def catalog(self) -> Catalog:
-        """What a caller may see and call."""
-        return self.fleet.catalog
+    def _everything(self) -> Catalog:
+        """What exists for anyone: all that the servers list and the lock lets through."""
+        catalog = self.fleet.catalog
+        if self.gate is None:
+            return catalog
+        if self._base is None or self._base[0] is not catalog or self._base[1] is not self.gate.locked:
+            self._base = (catalog, self.gate.locked, self.gate.scopes.base(catalog))
+        return self._base[2]
+
+    def view(self, scope: Scope | None = None) -> View:
+        """What the callers of a scope are shown; None: of those that show nothing else."""
+        key = self.scope if scope is None else scope
+        found = self._views.get(key)
+        if found is None:
+            found = self._views[key] = View(self._shared, key)
+            self._dirty.set()  # its texts are counted
+        return found
+
+    def narrowed(self, *names: str) -> Scope:
+        """The scope of a caller with these profiles, beside those that apply to everybody."""
+        return self.gate.scopes.scope(*self._always, *names) if self.gate is not None else ()
 
     @property
-    def settled(self) -> bool:
+    def catalog(self) -> Catalog:
+        """What a caller that shows nothing else may see and call."""
+        return self.view().catalog
+
+    def settled(self, scope: Scope | None = None) -> bool:
         """Whether every server's list is known."""
-        return self.catalog.complete
+        return self.view(scope).catalog.complete
 
     async def first_list(self) -> None:
         """Wait, the first time and within `first_list_wait`, for unknown lists and for exact counts."""
@@ -206,7 +263,9 @@ class App:
 
     def shown_schema(self, name: str) -> Mapping[str, Any] | None:
         """The input schema of an eager tool, whose `x-mcp-header` marks the client's headers must agree with."""
-        tool = self.catalog.public(name)
+        # Whose headers they are is not known here: only what everybody may see can be told of.
+        tools = [view.catalog.public(name) for view in self._views.values()]
+        tool = tools[0] if all(tools) else None
         return tool.input_schema if tool is not None and tool.eager else None
 
     def row(self, client: str | None) -> str:
@@ -219,67 +278,27 @@ class App:
     @property
     def bridged(self) -> bool:
         """Whether the three tools are shown."""
-        search = self.settings.tool_search
-        if search.enabled != "auto":
-            return search.enabled == "on"
-        configs = [s for s in self.settings.servers if s.enabled]
-        if all(not s.lazy for s in configs):
-            return False
-        return not self._small
+        return self.view().bridged
 
-    def instructions(self, client: str | None) -> str:
-        """The server's instructions: from the config alone, so that they are the same whatever is up.
+    def instructions(self, client: str | None, scope: Scope | None = None) -> str:
+        """The server's instructions for a client of that name."""
+        return self.view(scope).instructions(self._row(client))
 
-        The topics of the servers are in them only for hosts that may show no description at the start.
-        """
-        if not self.bridged:
-            return ""
-        row = self._row(client)
-        return bridge.instructions(
-            self.settings.tool_search, self._configured, limit=row.instructions, topics=row.deferred
-        )
-
-    async def tools(self, client: str | None) -> list[dict[str, Any]]:
+    async def tools(self, client: str | None, scope: Scope | None = None) -> list[dict[str, Any]]:
         """The tools shown to a client: the bridge, then eager tools by public name."""
-        row = self._row(client)
-        key = (self.catalog.hash, row.name, self._counted.is_set())
-        if key not in self._tools:
-            async with self._making:
-                tools = await anyio.to_thread.run_sync(partial(self._make_tools, self.catalog, row, key))
-            self._tools = {k: v for k, v in self._tools.items() if k[0] == key[0]} | {key: tools}
-        return self._tools[key]
-
-    def _make_tools(self, catalog: Catalog, row: HostRow, key: tuple[str, str, bool]) -> list[dict[str, Any]]:
-        bridged = self.bridged
-        eager = catalog.eager if bridged or self.settings.tool_search.enabled != "auto" else catalog.tools
-        listed = [t for tool in sorted(eager, key=lambda t: t.public_name) if (t := shown(tool).tool) is not None]
-        if not bridged:
-            return listed
-        search = self.settings.tool_search
-        count, _ = self._counts.counter(self._wanted(catalog), exact=search.tokenizer == "o200k")
-        tools, self._listings[key] = bridge.placed_tools(search, row, catalog, count, self._texts)
-        return [*tools, *listed]
+        return await self.view(scope).tools(self._row(client))
 
     async def listing(self, client: str | None = None) -> Listing | None:
         """What the descriptions say to a client of that name; None where there is no bridge."""
-        await self.tools(client)
-        return self._listings.get((self.catalog.hash, self._row(client).name, self._counted.is_set()))
+        return await self.view().listing(self._row(client))
 
     async def index(self) -> Index:
         """The search index of the current catalog."""
-        catalog = self.catalog
-        if self._index is None or self._index[0] != catalog.hash:
-            async with self._indexing:
-                if self._index is None or self._index[0] != catalog.hash:
-                    words = self._index[1].words if self._index is not None else None
-                    index = await anyio.to_thread.run_sync(partial(Index, catalog, words))
-                    self._index = (catalog.hash, index)
-        return self._index[1] if self.semantics is None else await self.semantics.enrich(self._index[1])
+        return await self.view().index()
 
-    @property
-    def offers(self) -> Offers:
-        """Resources and prompts of all servers."""
-        return self.fleet.offers
+    def offers(self, scope: Scope | None = None) -> Offers:
+        """Resources and prompts that the callers of a scope may use."""
+        return self.view(scope).offers
 
     @property
     def wants_client(self) -> bool:
@@ -315,69 +334,91 @@ class App:
     async def call(self, name: str, arguments: Any, meta: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Answer one `tools/call`, be it of the bridge, of an eager tool or of a hidden one by its name."""
         search = self.settings.tool_search
+        access = caller.access or Access(self.scope)
+        if caller.access is None:
+            caller = replace(caller, access=access)
+        view = self.view(access.scope)
         try:
-            if name == search.call_name:
+            if name == search.call_name or self._reads_only(name):
+                caller = replace(caller, bridge=True, reads_only=name != search.call_name)
                 request = unwrap(arguments, search)
                 name, arguments = request.name, request.candidates[0]
-                caller = replace(caller, bridge=True)
             else:
                 request = direct(name, arguments)
             if name in (search.search_name, search.describe_name):
                 await self._first_lists()
-            down, room = self.fleet.unavailable(), bridge.room_in(self._row(caller.client).result)
+            down = self.fleet.unavailable(view.catalog.servers)
+            room = bridge.room_in(self._row(caller.client).result)
             if name == search.search_name:
-                index = await self.index()
-                answer = partial(bridge.search_answer, arguments, self.catalog, index, search)
-                answer = partial(answer, unavailable=down, topic_of=bridge.listed_topics(self._texts), room=room)
+                index = await view.index()
+                answer = partial(bridge.search_answer, arguments, view.catalog, index, search)
+                answer = partial(answer, unavailable=down, topic_of=bridge.listed_topics(self._shared.texts), room=room)
                 # A query's meaning takes 5 ms, its words one.
                 return answer() if self.semantics is None else await anyio.to_thread.run_sync(answer)
             if name == search.describe_name:
-                return bridge.describe_answer(arguments, self.catalog, search, unavailable=down, room=room)
+                return bridge.describe_answer(arguments, view.catalog, search, unavailable=down, room=room)
         except Refused as refusal:
             return error_result(str(refusal))
         try:
-            await self._wait_for(request.name)
+            await self._wait_for(request.name, view)
         except UpstreamFailure as failure:
             return error_result(f"Tool {request.name!r}: {failed(failure)}")
-        return await self.dispatcher.call(self.catalog, request, meta, caller)
+        return await self.dispatcher.call(view.catalog, request, meta, caller)
 
-    async def _wait_for(self, name: str) -> None:
+    def _reads_only(self, name: str) -> bool:
+        guard = self.settings.guard
+        return guard is not None and guard.read_call and name == self.settings.tool_search.call_name + READS_ONLY
+
+    async def _wait_for(self, name: str, view: View) -> None:
         """Before a name is said not to exist: wait for the lists that were never seen and may hold it.
 
         For a server that is named in it, as long as any call waits for its server; else as long as a first listing.
+        Only what the view holds is waited for, so that the time tells nothing of the rest either.
 
         Raises:
             UpstreamFailure: a server that is named in it has not come up.
         """
-        if self.catalog.complete or self._resolves(name):
+        if view.catalog.complete or _resolves(view, name):
             return
-        named = [k for k, server in self.catalog.servers.items() if not server.known and k in name]
+        unknown = [key for key, server in view.catalog.servers.items() if not server.known]
+        named = [key for key in unknown if key in name]
         if not named:
-            await self.fleet.wait_known(self.settings.first_list_wait)
+            with anyio.move_on_after(self.settings.first_list_wait):
+                for key in unknown:
+                    await self.fleet.connections[key].wait_settled()
         for key in named:
             try:
                 await self.fleet.connections[key].ready()  # wakes a sleeping reconnect, as any call does
             except UpstreamFailure as failure:
-                if not self.catalog.servers[key].known and not self._resolves(name):
+                server = view.catalog.servers.get(key)
+                if server is not None and not server.known and not _resolves(view, name):
                     reason = f"its tools are not known yet: {failure.reason}"
                     raise UpstreamFailure(key, reason, may_have_run=False) from None
 
-    def _resolves(self, name: str) -> bool:
-        try:
-            self.catalog.resolve(name)
-        except NotFound:
-            return False
-        return True
-
-    def status(self) -> dict[str, Any]:
-        """The state of every server, for `/health`; never a secret."""
+    def status(self, scope: Scope | None = None) -> dict[str, Any]:
+        """The state of every server in the scope, for `/health`; never a secret."""
+        catalog = self.view(scope).catalog
         servers = {
             key: {
                 "state": c.state,
                 **({"reason": c.reason} if c.reason and c.state != "ready" else {}),
-                "tools": len(self.catalog.servers[key].tools),
+                "tools": len(catalog.servers[key].tools),
                 **({"nextTry": round(c.next_try)} if c.next_try else {}),
             }
             for key, c in self.fleet.connections.items()
+            if key in catalog.servers
         }
-        return {"version": __version__, "tools": len(self.catalog.tools), "servers": servers}
+        return {"version": __version__, "tools": len(catalog.tools), "servers": servers}
+
+
+def _wanted(views: Sequence[View]) -> list[str]:
+    """The lines that any of `views` may count."""
+    return list(dict.fromkeys(line for view in views for line in view.wanted()))
+
+
+def _resolves(view: View, name: str) -> bool:
+    try:
+        view.catalog.resolve(name)
+    except NotFound:
+        return False
+    return True

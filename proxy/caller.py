@@ -70,6 +70,7 @@ class Caller:
     """None: nobody can be asked (the command line)."""
     answers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """`inputResponses` and `requestState` of a call that goes on after `input_required` (2026-07-28)."""
-    access: Access = Access()
+    access: Access | None = None
+    """None: nothing was shown, and what applies to everybody applies."""
     reads_only: bool = False
     """Through the second call tool, which runs only tools that read."""

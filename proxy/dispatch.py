@@ -3,7 +3,7 @@
     view -> resolve -> deny -> repair and validate -> ask -> send -> bound -> audit
 
 The same for `tool_call`, for an eager tool, for a hidden tool called by its name, and for the command line. It knows
-neither framing nor protocol era. Until a guard is configured, `ask` and `bound` do nothing.
+neither framing nor protocol era. Until a guard is configured there is no gate, and `ask`, `bound` and `audit` are not.
 """
 
 import json
@@ -18,6 +18,7 @@ from proxy.caller import Caller
 from proxy.catalog import Catalog, NotFound
 from proxy.config import ServerConfig, ToolSearchConfig, Validate
 from proxy.errors import Refused, RpcError, UpstreamFailure
+from proxy.guard import Gate
 from proxy.search import unknown_name
 from proxy.tool import Tool
 
@@ -44,8 +45,15 @@ class Upstreams(Protocol):
 class Dispatcher:
     """Takes calls to upstreams."""
 
-    def __init__(self, upstreams: Upstreams, servers: Mapping[str, ServerConfig], bridge: ToolSearchConfig) -> None:
+    def __init__(
+        self,
+        upstreams: Upstreams,
+        servers: Mapping[str, ServerConfig],
+        bridge: ToolSearchConfig,
+        gate: Gate | None = None,
+    ) -> None:
         """`servers` by key; `bridge` has the names of the three tools, for the advice in refusals."""
+        self._gate = gate
         self._upstreams = upstreams
         self._servers = servers
         self._bridge = bridge
@@ -61,15 +69,27 @@ class Dispatcher:
             RpcError: the upstream's own error, for a direct call.
         """
         started = time.perf_counter()
+        gate, permit, tries = self._gate, None, _Tries()
         tool: Tool | None = None
+        arguments: Mapping[str, Any] | None = None
+        result: dict[str, Any] | None = None
         outcome = "ok"
         try:
-            tool = self._resolve(view, request.name)
-            arguments = choose(request, tool, self._validators, self._mode(tool), self._advice)
-            result = await self._upstreams.call_tool(tool, arguments, meta, caller)
+            if gate is not None:
+                gate.admit(caller)
+            tool = self._resolve(view, request.name, caller)
+            fitting = choose(request, tool, self._validators, self._mode(tool), self._advice)
+            if gate is not None:
+                permit = await gate.ask(tool, fitting, caller)
+                if permit.question is not None:
+                    outcome = "asked"
+                    return permit.question
+                caller = permit.caller
+            arguments = fitting
+            result = await self._send(tool, arguments, meta, caller, tries)
             if result.get("isError") is True:
                 outcome = "isError"
-            return result
+            return result if gate is None or permit is None else gate.bound(tool, arguments, result, permit)
         except Refused as refusal:
             outcome = "refused"
             return error_result(str(refusal))
@@ -86,20 +106,46 @@ class Dispatcher:
             raise
         finally:
             real = f"{tool.server}/{tool.name}" if tool is not None else f"unknown tool {request.name!r}"
-            log.info("call %s by %s: %s, %.0f ms", real, caller.client, outcome, (time.perf_counter() - started) * 1e3)
+            seconds = time.perf_counter() - started
+            log.info("call %s by %s: %s, %.0f ms", real, caller.client, outcome, seconds * 1e3)
+            if gate is not None:
+                gate.record(request.name, tool, arguments, caller, result, outcome, seconds, tries.count)
 
-    def _resolve(self, view: Catalog, name: str) -> Tool:
+    async def _send(
+        self, tool: Tool, arguments: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller, tries: "_Tries"
+    ) -> dict[str, Any]:
+        """The result of the tool; what may have run is sent again only where the person and the tool allow it."""
+        gate = self._gate
+        if gate is not None and (own := gate.answers(tool, arguments, caller)) is not None:
+            return own
+        while True:
+            tries.count += 1
+            try:
+                return await self._upstreams.call_tool(tool, arguments, meta, caller)
+            except UpstreamFailure as failure:
+                if gate is None or not gate.repeats(tool, failure, tries.count):
+                    raise
+                log.info("call %s/%s is sent again: %s", tool.server, tool.name, failure.reason)
+
+    def _resolve(self, view: Catalog, name: str, caller: Caller) -> Tool:
         try:
             tool = view.resolve(name)
         except NotFound as miss:
             raise Refused(unknown_name(view, miss, self._bridge.search_name)) from None
         # Checked again here, so that no way of building a view can ever let a denied tool through.
-        if any(fnmatchcase(tool.name, glob) for glob in self._servers[tool.server].deny):
+        denied = any(fnmatchcase(tool.name, glob) for glob in self._servers[tool.server].deny)
+        if denied or (self._gate is not None and self._gate.denies(tool, caller)):
             raise Refused(unknown_name(view, NotFound(name), self._bridge.search_name))
         return tool
 
     def _mode(self, tool: Tool) -> Validate:
         return self._servers[tool.server].validate or ("off" if tool.eager else "strict")
+
+
+class _Tries:
+    """How often a call was sent, also where sending it failed."""
+
+    count = 0
 
 
 def error_result(text: str) -> dict[str, Any]:

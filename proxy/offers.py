@@ -99,6 +99,12 @@ class Offers:
         matching = {server for pattern, server in self._patterns if pattern.fullmatch(uri)}
         return (matching.pop(), uri) if len(matching) == 1 else None
 
+    def known_as(self, server: str, uri: str) -> str | None:
+        """The URI under which a client reaches that resource of `server`; None where its server is not among these."""
+        if all(offer.server != server for offer in self._offers):
+            return None
+        return uri if self.owner(uri) == (server, uri) else prefixed(server, uri)
+
     def template_owner(self, template: str) -> tuple[str, str] | None:
         """(server, template as that server knows it) of a listed template, or None."""
         for offer in self._offers:

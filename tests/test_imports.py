@@ -15,6 +15,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"app"},
+    {"view"},
     {"serving", "upstream", "demo"},
     {"server"},
     {"bridge", "dispatch", "semantics"},

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from proxy import __version__
+from proxy.cli import guard_options
 from proxy.errors import ConfigError, NarrowWaistError
 
 DESCRIPTION = """\
@@ -19,12 +20,14 @@ COMMANDS = {
     "search": ("proxy.cli.tools", "search the tools, as a model does"),
     "describe": ("proxy.cli.tools", "show one tool with its full schema"),
     "call": ("proxy.cli.tools", "call one tool"),
+    "eval": ("proxy.cli.tools", "measure how well the search finds your own tools"),
     "check": ("proxy.cli.check", "connect every server and say what is wrong"),
     "import": ("proxy.cli.importing", "take over the servers that other programs are configured with"),
     "install": ("proxy.cli.installing", "register this proxy in a program"),
     "uninstall": ("proxy.cli.installing", "undo an install"),
     "doctor": ("proxy.cli.doctor", "what each host shows of this proxy, and what to change"),
     "tokens": ("proxy.cli.tokens", "what the tools cost a model: all of them directly, or through the proxy"),
+    **guard_options.COMMANDS,
 }
 
 
@@ -33,6 +36,10 @@ def parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     common.add_argument("--config", metavar="FILE", help="upstreams.yaml, or a client's mcpServers JSON")
     common.add_argument("--demo", action="store_true", help="use the built-in demo servers; needs no config")
+    common.add_argument(
+        "--profile", action="append", metavar="NAME", help="only what this profile leaves; repeatable "
+        "(over stdio a convenience: whoever starts the process chooses it)",
+    )  # fmt: skip
     common.add_argument("-v", "--verbose", action="store_true", help="log more, to stderr")
     root = argparse.ArgumentParser("narrow-waist", description=DESCRIPTION, parents=[common])
     root.add_argument("--version", action="version", version=f"narrow-waist {__version__}")
@@ -53,6 +60,9 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("query", nargs="+", help="verb and product noun, a few words")
             sub.add_argument("--limit", type=int, help="how many matches")
             sub.add_argument("--server", help="only this server")
+            sub.add_argument("--explain", action="store_true", help="print the parts of each score instead")
+        elif name == "eval":
+            _eval_options(sub)
         elif name == "describe":
             sub.add_argument("name", nargs="+", help="names as printed by list and search")
         elif name == "call":
@@ -60,9 +70,20 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("arguments", nargs="?", default="{}", help="a JSON object, for instance '{\"limit\": 5}'")
         elif name == "check":
             sub.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        elif name in guard_options.COMMANDS:
+            guard_options.add_options(name, sub)
         else:
             _host_options(name, sub)
     return root
+
+
+def _eval_options(sub: argparse.ArgumentParser) -> None:
+    text = 'JSON lines of {"query": "...", "gold": ["server/tool"]}; else queries are made from the tools themselves'
+    sub.add_argument("file", nargs="?", help=text)
+    sub.add_argument("--server", help="only the tools of this server are looked for, among all")
+    sub.add_argument("--sample", type=int, default=500, help="queries are made for at most so many tools (500)")
+    sub.add_argument("--misses", type=int, default=10, help="how many misses are explained (10)")
+    sub.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
 def _host_options(name: str, sub: argparse.ArgumentParser) -> None:
@@ -100,7 +121,7 @@ def _host_options(name: str, sub: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (2: the configuration cannot be used)."""
     options = parser().parse_args(argv)
-    for name, default in (("config", None), ("demo", False), ("verbose", False)):
+    for name, default in (("config", None), ("demo", False), ("profile", None), ("verbose", False)):
         if not hasattr(options, name):
             setattr(options, name, default)
     module = COMMANDS[options.command][0] if options.command else "proxy.cli.serve"

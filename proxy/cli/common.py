@@ -4,9 +4,10 @@ import argparse
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from proxy.config import Settings, find, load
+from proxy.config import Settings, find, load, user_file
 from proxy.masking import mask
 from proxy.text import one_line
 
@@ -21,6 +22,11 @@ def settings(options: argparse.Namespace) -> Settings:
         return demo_settings()
     found = load(find(options.config, os.environ, Path.cwd()), os.environ)
     return found
+
+
+def token_file(environ: Mapping[str, str]) -> Path:
+    """Where the tokens of the daemon's clients are kept."""
+    return user_file(environ, Path.home()).with_name("tokens.json")
 
 
 class _OneLine(logging.Formatter):

@@ -8,8 +8,10 @@ from pathlib import Path
 import anyio
 
 from proxy.app import App
-from proxy.cli.common import set_up_logging, settings
+from proxy.cli.common import set_up_logging, settings, token_file
+from proxy.config import GuardConfig
 from proxy.errors import ConfigError
+from proxy.guard.tokens import TokenFile
 
 TOKEN = "NARROW_WAIST_TOKEN"
 
@@ -18,14 +20,19 @@ def run(options: argparse.Namespace) -> int:
     """Serve until the client is gone, or a signal; raises ConfigError."""
     config = settings(options)
     set_up_logging(logging.INFO, config, verbose=options.verbose)
+    profiles = tuple(options.profile or ())
     if options.http is None:
-        anyio.run(_stdio, App(config, os.environ, clients=1))
+        anyio.run(_stdio, App(config, os.environ, clients=1, profiles=profiles))
         return 0
+    from proxy.serving.access import Doorkeeper
     from proxy.serving.http import DEFAULT, address, listener
 
-    token = _token(options.token_file)
-    host, port = address(options.http or DEFAULT, token=token, allowed_hosts=config.allowed_hosts)
-    anyio.run(_http, App(config, os.environ, clients=None), listener(host, port), token)
+    token, tokens = _token(options.token_file), TokenFile(token_file(os.environ))
+    tokens.look()
+    host, port = address(options.http or DEFAULT, token=token or tokens.exists, allowed_hosts=config.allowed_hosts)
+    app = App(config, os.environ, clients=None, profiles=profiles)
+    keeper = Doorkeeper(token, tokens, config.profiles, app.narrowed)
+    anyio.run(_http, app, listener(host, port), keeper)
     return 0
 
 
@@ -35,19 +42,21 @@ async def _stdio(app: App) -> None:
     await serve_stdio(app.server, app.run)
 
 
-async def _http(app: App, sock: object, token: str | None) -> None:
+async def _http(app: App, sock: object, keeper: object) -> None:
     import socket
 
+    from proxy.serving.access import Doorkeeper
     from proxy.serving.http import serve_http
 
-    assert isinstance(sock, socket.socket)
+    assert isinstance(sock, socket.socket) and isinstance(keeper, Doorkeeper)
     await serve_http(
         app.server,
         sock,
-        token=token,
+        keeper=keeper,
         allowed_hosts=app.settings.allowed_hosts,
         status=app.status,
         session_idle_timeout=app.settings.session_idle_timeout,
+        limits=app.settings.guard or GuardConfig(),
         background=[app.run],
     )
 

@@ -1,4 +1,4 @@
-"""`list`, `search`, `describe`, `call`: what a model sees and does, from the command line, on the same paths."""
+"""`list`, `search`, `describe`, `call`: what a model sees and does, on the same paths; and `eval`."""
 
 import argparse
 import json
@@ -14,6 +14,7 @@ from proxy.app import App
 from proxy.caller import Caller
 from proxy.catalog import Server
 from proxy.cli.common import set_up_logging, settings
+from proxy.cli.evaluate import evaluate, explained
 from proxy.text import first_sentence
 
 CLIENT = "narrow-waist-cli"
@@ -26,8 +27,11 @@ def run(options: argparse.Namespace) -> int:
     """Run `options.command`; 1 where the tool, or a server that was asked for, failed."""
     config = settings(options)
     set_up_logging(logging.ERROR, config, verbose=options.verbose)
-    action: Action = {"list": _list, "search": _search, "describe": _describe, "call": _call}[options.command]
-    return anyio.run(_with_app, App(config, os.environ), action, options)
+    actions: dict[str, Action] = {
+        "list": _list, "search": _search, "describe": _describe, "call": _call, "eval": evaluate,
+    }  # fmt: skip
+    action = actions[options.command]
+    return anyio.run(_with_app, App(config, os.environ, profiles=options.profile or ()), action, options)
 
 
 async def _with_app(app: App, action: Action, options: argparse.Namespace) -> int:
@@ -59,9 +63,27 @@ def _print_server(server: Server, problem: str | None, *, whole: bool) -> None:
 
 
 async def _search(app: App, options: argparse.Namespace) -> int:
+    if options.explain:
+        return await _explain(app, options)
     query: dict[str, Any] = {"query": " ".join(options.query), "limit": options.limit, "server": options.server}
     name = app.settings.tool_search.search_name
     return _print_result(await app.call(name, query, {}, Caller(client=CLIENT)))
+
+
+async def _explain(app: App, options: argparse.Namespace) -> int:
+    """The parts of each match's score, as the ranking saw them."""
+    if app.semantics is not None:
+        await app.semantics.learned()
+    query, index = " ".join(options.query), await app.index()
+    limit = options.limit or app.settings.tool_search.search_default_limit
+    hits = index.search(query, limit, options.server)
+    for number, (tool, _) in enumerate(hits.matches):
+        exact = "named exactly; " if number < hits.exact else ""
+        print(f"{tool.public_name}: {exact}{explained(index.explain(query, tool))}")
+    if hits.unmatched:
+        print(f"no tool has: {', '.join(hits.unmatched)}")
+    print(f"{hits.matched} of {len(index.tools)} tools match")
+    return 0
 
 
 async def _describe(app: App, options: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 `scope` and `lock` make the catalog that a caller sees; `gate` is asked by `dispatch` at each stage of a call.
 """
 
-from proxy.guard.gate import Gate, Permit
+from proxy.guard.gate import Gate, Permit, needed
 from proxy.guard.scope import Scopes
 
-__all__ = ["Gate", "Permit", "Scopes"]
+__all__ = ["Gate", "Permit", "Scopes", "needed"]

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import anyio
 
-from proxy.caller import Caller, Origin
+from proxy.caller import Access, Caller, Origin
 from proxy.config import Risk
 from proxy.errors import Refused, RpcError
 from proxy.text import one_line, shorten
@@ -179,7 +179,8 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _who(caller: Caller) -> list[Any]:
-    return [caller.access.name, list(caller.access.scope), caller.client]
+    access = caller.access or Access()
+    return [access.name, list(access.scope), caller.client]
 
 
 def _hash(arguments: Mapping[str, Any]) -> str:

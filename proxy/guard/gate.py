@@ -4,8 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from proxy.caller import Caller
-from proxy.catalog import Catalog
+from proxy.caller import Caller, Scope
 from proxy.config import GuardConfig, Settings
 from proxy.errors import ConfigError, Refused, UpstreamFailure
 from proxy.guard.approval import Approvals, Permit
@@ -88,11 +87,11 @@ class Gate:
 
     def admit(self, caller: Caller) -> None:
         """Before anything is looked up; raises Refused above the rate limit."""
-        self._rates.take(self.scopes.profiles(caller.access.scope))
+        self._rates.take(self.scopes.profiles(_scope(caller)))
 
     def denies(self, tool: Tool, caller: Caller) -> bool:
         """Whether the caller may not see `tool`, checked again so that no view can let one through."""
-        return tool.server != SERVER and self.scopes.denies(tool, caller.access.scope)
+        return tool.server != SERVER and self.scopes.denies(tool, _scope(caller))
 
     async def ask(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller) -> Permit:
         """Whether the call may be sent; raises Refused."""
@@ -104,7 +103,7 @@ class Gate:
                 f"{tool.public_name} was not called: it is of the class {risk}, and this tool runs only what reads. "
                 f'Use {call}({{"name": "{tool.public_name}", "arguments": {{...}}}}).'
             )
-        profiles = self.scopes.profiles(caller.access.scope)
+        profiles = self.scopes.profiles(_scope(caller))
         if self.policy.decision(tool, profiles) != "ask":
             return Permit(caller)
         return await self._approvals.ask(tool, self.policy.risk(tool), arguments, caller)
@@ -139,9 +138,9 @@ class Gate:
         if self.audit is None:
             return
         entry: dict[str, Any] = {
-            "caller": caller.access.name or "local",
+            "caller": (caller.access.name if caller.access is not None else None) or "local",
             "client": caller.client,
-            "profile": "+".join(caller.access.scope) or None,
+            "profile": "+".join(_scope(caller)) or None,
             "server": tool.server if tool is not None else None,
             "tool": tool.name if tool is not None else name[:128],
             "risk": self.policy.risk(tool) if tool is not None else None,
@@ -162,9 +161,9 @@ class Gate:
         """The configuration of the built-in server, for look-ups by key."""
         return {SERVER: CONFIG} if self._spill is not None else {}
 
-    def base(self, catalog: Catalog) -> Catalog:
-        """What exists for anyone."""
-        return self.scopes.base(catalog)
+
+def _scope(caller: Caller) -> Scope:
+    return caller.access.scope if caller.access is not None else ()
 
 
 def _owner(caller: Caller) -> object:

@@ -1,8 +1,8 @@
 """The downstream MCP server, both protocol eras."""
 
 from proxy.server.adapt import adapt
-from proxy.server.client import Client
+from proxy.server.client import ACCESS, Client
 from proxy.server.door import Call, StdioDoor, answer, frame, tool_call
 from proxy.server.server import House, ProxyServer
 
-__all__ = ["Call", "Client", "House", "ProxyServer", "StdioDoor", "adapt", "answer", "frame", "tool_call"]
+__all__ = ["ACCESS", "Call", "Client", "House", "ProxyServer", "StdioDoor", "adapt", "answer", "frame", "tool_call"]

@@ -21,6 +21,8 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 
+from proxy.caller import Scope
+
 log = logging.getLogger(__name__)
 
 COALESCE = 2.0
@@ -32,8 +34,8 @@ EVENTS = {
     "prompts": PromptsListChanged(),
 }
 
-View = tuple[str, str]
-"""(kind of list, what its bytes depend on): clients of one view see the same bytes."""
+View = tuple[str, str, Scope]
+"""(kind of list, row its bytes depend on or "", scope): clients of one view see the same bytes."""
 Reader = Callable[[], Awaitable[Sequence[Any]]]
 
 
@@ -41,18 +43,23 @@ class Changes:
     """What each view was last told of, and who is to be told."""
 
     def __init__(self) -> None:
-        self.bus = InMemorySubscriptionBus()
-        self._clients: weakref.WeakKeyDictionary[Connection, str] = weakref.WeakKeyDictionary()
-        """Handshake connections, and the row each belongs to."""
+        self._buses: dict[Scope, InMemorySubscriptionBus] = {}
+        """Stateless clients that listen, by scope: nobody is told of a change that they cannot see."""
+        self._clients: weakref.WeakKeyDictionary[Connection, tuple[str, Scope]] = weakref.WeakKeyDictionary()
+        """Handshake connections, and the row and scope each belongs to."""
         self._told: dict[View, tuple[Reader, str]] = {}
         """How to read a view anew, and the hash of what its clients were first given or last told of. A list that is
         read between a change and its announcement does not count: the other clients still have to be told."""
         self._subscribers: weakref.WeakKeyDictionary[Connection, set[str]] = weakref.WeakKeyDictionary()
         self._dirty = anyio.Event()
 
-    def client(self, connection: Connection, row: str) -> None:
+    def bus(self, scope: Scope) -> InMemorySubscriptionBus:
+        """Where the stateless clients of a scope are told."""
+        return self._buses.setdefault(scope, InMemorySubscriptionBus())
+
+    def client(self, connection: Connection, row: str, scope: Scope) -> None:
         """A handshake client is there."""
-        self._clients[connection] = row
+        self._clients[connection] = (row, scope)
 
     def served(self, view: View, entries: Sequence[Any], reader: Reader) -> None:
         """A client has been given `entries`; `reader` makes them anew."""
@@ -76,14 +83,17 @@ class Changes:
                     self._told[view] = (reader, now)
                     changed.add(view)
             if changed and not quiet:
-                log.info("telling clients that their lists have changed: %s", ", ".join(sorted(k for k, _ in changed)))
+                log.info(
+                    "telling clients that their lists have changed: %s", ", ".join(sorted({k for k, *_ in changed}))
+                )
                 await self._tell(changed)
 
     async def _tell(self, changed: set[View]) -> None:
-        for kind in dict.fromkeys(kind for kind, _ in sorted(changed)):
-            await self.bus.publish(EVENTS[kind])
-            for connection, row in list(self._clients.items()):
-                if (kind, row) in changed or (kind, "") in changed:
+        for kind in dict.fromkeys(kind for kind, *_ in sorted(changed)):
+            for scope in dict.fromkeys(scope for each, _, scope in sorted(changed) if each == kind):
+                await self.bus(scope).publish(EVENTS[kind])
+            for connection, (row, scope) in list(self._clients.items()):
+                if (kind, row, scope) in changed or (kind, "", scope) in changed:
                     await connection.notify(f"notifications/{kind}/list_changed", None)
 
     # Resources that clients have subscribed to.
@@ -92,11 +102,11 @@ class Changes:
         """The URIs that a handshake client has subscribed to; changed by the caller."""
         return self._subscribers.setdefault(connection, set())
 
-    async def updated(self, uri: str) -> None:
-        """A resource has changed."""
-        await self.bus.publish(ResourceUpdated(uri=uri))
+    async def updated(self, uri: str, scope: Scope) -> None:
+        """A resource, which the callers of `scope` know under that URI, has changed."""
+        await self.bus(scope).publish(ResourceUpdated(uri=uri))
         for connection, uris in list(self._subscribers.items()):
-            if uri in uris:
+            if uri in uris and self._clients.get(connection, ("", scope))[1] == scope:
                 await connection.notify("notifications/resources/updated", {"uri": uri})
 
 

@@ -10,9 +10,12 @@ from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from proxy.caller import Access
 from proxy.errors import RpcError
 
 Context = ServerRequestContext[Any, Any]
+ACCESS = "narrow_waist.access"
+"""Key of an HTTP request's ASGI scope under which `serving` says what the caller may see (`proxy.caller.Access`)."""
 Levels = MutableMapping[Connection, str]
 
 
@@ -41,6 +44,12 @@ def connection_of(context: Context) -> Connection:
     return context.session._connection  # pyright: ignore[reportPrivateUsage]
 
 
+def access_of(context: Context) -> Access | None:
+    """What the caller of an HTTP request has shown; None where nothing is guarded, and over stdio."""
+    given: Any = context.request.scope.get(ACCESS) if context.request is not None else None
+    return given if isinstance(given, Access) else None
+
+
 def client_name(context: Context) -> str | None:
     """`clientInfo.name`: of the handshake, of the request's own envelope, or of the `initialize` now under way."""
     if (params := context.session.client_params) is not None:
@@ -62,12 +71,13 @@ class Client:
         stateless: bool,
         declared: Callable[[], Mapping[str, Any]],
         level: Callable[[], str | None],
+        access: Access | None = None,
     ) -> None:
         """`key`: the connection's own channel, shared by all its requests; None for a stateless request over HTTP.
 
         `declared` and `level` give what the handshake, or `logging/setLevel`, said of the connection.
         """
-        self.key, self.stateless = key, stateless
+        self.key, self.stateless, self.access = key, stateless, access
         self._channel, self._meta, self._declared, self._level = channel, meta, declared, level
 
     @classmethod
@@ -88,17 +98,24 @@ class Client:
             stateless=is_modern(context),
             declared=declared,
             level=lambda: levels.get(connection),
+            access=access_of(context),
         )
 
     @classmethod
-    def stateless_request(cls, meta: Mapping[str, Any]) -> "Client":
+    def stateless_request(cls, meta: Mapping[str, Any], access: Access | None) -> "Client":
         """The client of a stateless request that can be answered with one object: nothing can be said or asked."""
-        return cls(_NOWHERE, None, meta, stateless=True, declared=dict[str, Any], level=lambda: None)
+        return cls(_NOWHERE, None, meta, stateless=True, declared=dict[str, Any], level=lambda: None, access=access)
 
     def with_meta(self, meta: Mapping[str, Any]) -> "Client":
         """The same client, behind another request."""
         return Client(
-            self._channel, self.key, meta, stateless=self.stateless, declared=self._declared, level=self._level
+            self._channel,
+            self.key,
+            meta,
+            stateless=self.stateless,
+            declared=self._declared,
+            level=self._level,
+            access=self.access,
         )
 
     @property

@@ -23,12 +23,12 @@ from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 
 from proxy import __version__
-from proxy.caller import Caller, Origin
+from proxy.caller import Caller, Origin, Scope
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.offers import Offers
 from proxy.server.adapt import adapt
 from proxy.server.changes import Changes
-from proxy.server.client import Client, Context, client_name, connection_of, is_modern, request_meta
+from proxy.server.client import Client, Context, access_of, client_name, connection_of, is_modern, request_meta
 from proxy.server.door import StdioDoor
 
 log = logging.getLogger(__name__)
@@ -47,8 +47,10 @@ class House(Protocol):
     """What the server needs of the rest; `app.py` is it."""
 
     announce_changes: bool
+    scope: Scope
+    """Of callers that show nothing else."""
 
-    async def tools(self, client: str | None) -> list[dict[str, Any]]:
+    async def tools(self, client: str | None, scope: Scope | None) -> list[dict[str, Any]]:
         """The tools shown to a client of that name, as raw dicts."""
         ...
 
@@ -60,17 +62,15 @@ class House(Protocol):
         """What the texts depend on: two clients of one row see the same bytes."""
         ...
 
-    def instructions(self, client: str | None) -> str:
+    def instructions(self, client: str | None, scope: Scope | None) -> str:
         """The server instructions for a client of that name."""
         ...
 
-    @property
-    def settled(self) -> bool:
+    def settled(self, scope: Scope | None) -> bool:
         """Whether every server's list is known."""
         ...
 
-    @property
-    def offers(self) -> Offers:
+    def offers(self, scope: Scope | None) -> Offers:
         """Resources and prompts."""
         ...
 
@@ -116,7 +116,7 @@ class ProxyServer:
     def __init__(self, house: House) -> None:
         self._house = house
         self.changes = Changes()
-        self._listen = ListenHandler(self.changes.bus)
+        self._listens: dict[Scope, ListenHandler] = {}
         self.door: StdioDoor | None = None
         """Set by stdio, before the client is served."""
         self.sessions: dict[str, tuple[Client, str | None]] = {}
@@ -175,12 +175,12 @@ class ProxyServer:
             result = await call_next(ctx)
             if method == "server/discover":
                 self._is_there(ctx)
-            if isinstance(result, dict) and (text := self._house.instructions(client_name(ctx))):
+            if isinstance(result, dict) and (text := self._house.instructions(client_name(ctx), self._scope(ctx))):
                 result = {**result, "instructions": text}
             return result
         connection = connection_of(ctx)
         if method == "notifications/initialized":
-            self.changes.client(connection, self._house.row(client_name(ctx)))
+            self.changes.client(connection, self._house.row(client_name(ctx)), self._scope(ctx))
             self._is_there(ctx)
         answer = None if is_modern(ctx) and method in HANDSHAKE_ONLY else self._answers.get(method)
         if answer is None or ctx.request_id is None or not connection.initialize_accepted:
@@ -232,15 +232,28 @@ class ProxyServer:
     def _caller(self, context: Context) -> Caller:
         client, params = Client.of(context, self._levels), context.params or {}
         answers = {key: params[key] for key in ("inputResponses", "requestState") if key in params}
-        return Caller(client_name(context), on_progress=client.progress(), origin=client, answers=answers)
+        return Caller(
+            client_name(context),
+            on_progress=client.progress(),
+            origin=client,
+            answers=answers,
+            access=client.access,
+        )
+
+    def _scope(self, context: Context) -> Scope:
+        access = access_of(context)
+        return self._house.scope if access is None else access.scope
+
+    def _offers(self, context: Context) -> Offers:
+        return self._house.offers(self._scope(context))
 
     # Tools.
 
     async def _list_tools(self, context: Context) -> dict[str, Any]:
         await self._house.first_list()
-        name = client_name(context)
-        tools = await self._house.tools(name)
-        self.changes.served(("tools", self._house.row(name)), tools, partial(self._house.tools, name))
+        name, scope = client_name(context), self._scope(context)
+        tools = await self._house.tools(name, scope)
+        self.changes.served(("tools", self._house.row(name), scope), tools, partial(self._house.tools, name, scope))
         return self._cacheable(context, {"tools": tools})
 
     async def _call(self, context: Context) -> dict[str, Any]:
@@ -263,13 +276,15 @@ class ProxyServer:
     # Resources and prompts.
 
     async def _list(self, kind: str, key: str, context: Context) -> dict[str, Any]:
+        scope = self._scope(context)
+
         async def current() -> Sequence[Any]:
-            offers = self._house.offers
+            offers = self._house.offers(scope)
             return [offers.prompts] if kind == "prompts" else [offers.resources, offers.templates]
 
         await self._house.first_list()
-        self.changes.served((kind, ""), await current(), current)
-        offers = self._house.offers
+        self.changes.served((kind, "", scope), await current(), current)
+        offers = self._house.offers(scope)
         entries = {"resources": offers.resources, "resourceTemplates": offers.templates, "prompts": offers.prompts}[key]
         start = _cursor(context)
         result: dict[str, Any] = {key: list(entries[start : start + PAGE])}
@@ -284,7 +299,7 @@ class ProxyServer:
 
     async def _prompt(self, context: Context) -> dict[str, Any]:
         name = _text(context, "name")
-        if (found := self._house.offers.prompt(name)) is None:
+        if (found := self._offers(context).prompt(name)) is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name}")
         arguments = (context.params or {}).get("arguments")
         params: dict[str, Any] = {"name": found[1]}
@@ -296,7 +311,7 @@ class ProxyServer:
         params = {k: v for k, v in (context.params or {}).items() if k != "_meta"}
         given = params.get("ref")
         ref: Mapping[str, Any] = cast(Mapping[str, Any], given) if isinstance(given, Mapping) else {}
-        offers = self._house.offers
+        offers = self._offers(context)
         if ref.get("type") == "ref/prompt":
             found, key = offers.prompt(str(ref.get("name"))), "name"
         else:
@@ -315,7 +330,7 @@ class ProxyServer:
 
     def _owner(self, context: Context) -> tuple[str, str]:
         uri = _text(context, "uri")
-        if (found := self._house.offers.owner(uri)) is None:
+        if (found := self._offers(context).owner(uri)) is None:
             code = types.INVALID_PARAMS if is_modern(context) else RESOURCE_NOT_FOUND
             raise MCPError(code, f"Resource not found: {uri}", {"uri": uri})
         return found
@@ -329,7 +344,7 @@ class ProxyServer:
         if uri not in uris:
             await self._house.subscribe(server, raw)
             if not uris:
-                connection.exit_stack.push_async_callback(self._forget, connection)
+                connection.exit_stack.push_async_callback(self._forget, connection, self._scope(context))
             uris.add(uri)
         return {}
 
@@ -341,22 +356,24 @@ class ProxyServer:
             await self._house.unsubscribe(server, raw)
         return {}
 
-    async def _forget(self, connection: Connection) -> None:
+    async def _forget(self, connection: Connection, scope: Scope) -> None:
         uris = self.changes.subscribed(connection)
         while uris:
-            if (found := self._house.offers.owner(uris.pop())) is not None:
+            if (found := self._house.offers(scope).owner(uris.pop())) is not None:
                 await self._house.unsubscribe(*found)
 
     async def _listen_for(self, context: Context, params: types.SubscriptionsListenRequestParams) -> Any:
         """A stateless client's stream of changes; the resources it names are subscribed to while it is open."""
-        offers = self._house.offers
+        scope, offers = self._scope(context), self._offers(context)
         owners = [o for uri in params.notifications.resource_subscriptions or () if (o := offers.owner(str(uri)))]
         held: list[tuple[str, str]] = []
         try:
             for server, uri in owners:
                 await self._house.subscribe(server, uri)
                 held.append((server, uri))
-            return await self._listen(context, params)
+            if (listen := self._listens.get(scope)) is None:
+                listen = self._listens[scope] = ListenHandler(self.changes.bus(scope))
+            return await listen(context, params)
         except (RpcError, UpstreamFailure) as error:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from None
         finally:
@@ -377,7 +394,8 @@ class ProxyServer:
     def _cacheable(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
         if not is_modern(context):
             return result
-        return {**result, "ttlMs": KNOWN_TTL if self._house.settled else 0, "cacheScope": "private"}
+        settled = self._house.settled(self._scope(context))
+        return {**result, "ttlMs": KNOWN_TTL if settled else 0, "cacheScope": "private"}
 
     def catalog_changed(self) -> None:
         """Say that what clients see may have changed."""
@@ -389,7 +407,8 @@ class ProxyServer:
 
     def close_streams(self) -> None:
         """End the open `subscriptions/listen` streams, which would hold up a shutdown."""
-        self._listen.close()
+        for listen in self._listens.values():
+            listen.close()
 
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")

@@ -1,27 +1,39 @@
-"""What stands before every HTTP path: Host and Origin (against DNS rebinding), the bearer token, and `/health`."""
+"""What stands before every HTTP path: Host and Origin (against DNS rebinding), the caller's token and profile, the time
+that a body may take, and `/health`.
+"""
 
-import hmac
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import anyio
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from proxy.caller import Scope as CallerScope
+from proxy.server import ACCESS
+from proxy.serving.access import Doorkeeper, Holder
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+BODY_TIMEOUT = 60.0
 
 
 class Guard:
     """An ASGI layer in front of the whole application."""
 
     def __init__(
-        self, app: ASGIApp, *, hosts: Sequence[str], token: str | None, status: Callable[[], dict[str, Any]]
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Sequence[str],
+        keeper: Doorkeeper,
+        status: Callable[[CallerScope | None], dict[str, Any]],
+        body_timeout: float = BODY_TIMEOUT,
     ) -> None:
         """`hosts`: accepted host names, each with any port unless it names one. `status` is for `/health`."""
         self._app = app
         self._hosts = tuple(h.lower() for h in hosts)
-        self._token = token.encode() if token else None
-        self._status = status
+        self._keeper, self._status, self._body_timeout = keeper, status, body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, answer `/health`, or hand on."""
@@ -30,19 +42,51 @@ class Guard:
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
         refusal = self._refusal(headers)
-        authorized = refusal is None and self._authorized(headers)
+        holder = self._keeper.holder(headers.get(b"authorization", b"")) if refusal is None else None
         if refusal is None and scope["path"] == "/health":
-            # Whoever has shown no token learns nothing more, also where none is configured.
-            shown = self._token is not None and authorized
-            body: Response = JSONResponse(self._status()) if shown else PlainTextResponse("ok")
-            await body(scope, receive, send)
+            await self._health(holder)(scope, receive, send)
         elif refusal is not None:
             await refusal(scope, receive, send)
-        elif not authorized:
+        elif holder is None:
             text = "Unauthorized: send the header 'Authorization: Bearer TOKEN' with this daemon's token"
             await PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+        elif (way := self._keeper.way(scope["path"], holder)) is None:
+            await PlainTextResponse("Not Found", 404)(scope, receive, send)
         else:
+            if way.access is not None:
+                raw = way.path.encode()
+                scope = {**scope, "path": way.path, "raw_path": raw, "root_path": way.root, "user": way.user}
+                scope[ACCESS] = way.access
+            await self._hand_on(scope, receive, send)
+
+    def _health(self, holder: Holder | None) -> Response:
+        # Whoever has shown no token learns nothing more, also where none is configured.
+        if holder is None or not holder.shown:
+            return PlainTextResponse("ok")
+        way = self._keeper.way("/mcp", holder)
+        return JSONResponse(self._status(way.access.scope if way is not None and way.access is not None else None))
+
+    async def _hand_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request on, whose body must have come in time."""
+        if scope["method"] != "POST":
             await self._app(scope, receive, send)
+            return
+        body, started = _Body(receive, anyio.current_time() + self._body_timeout), False
+
+        async def answer(message: Message) -> None:
+            nonlocal started
+            if not body.late:
+                started = True
+                await send(message)
+
+        try:
+            await self._app(scope, body.receive, answer)
+        except Exception:
+            if not body.late:
+                raise
+        if body.late and not started:
+            text = f"The body of the request did not come within {self._body_timeout:g} s"
+            await PlainTextResponse(text, 408, {"Connection": "close"})(scope, receive, send)
 
     def _refusal(self, headers: dict[bytes, bytes]) -> Response | None:
         host = headers.get(b"host", b"").decode("latin-1")
@@ -59,8 +103,24 @@ class Guard:
             name = host.lower()
         return name in self._hosts or host.lower() in self._hosts
 
-    def _authorized(self, headers: dict[bytes, bytes]) -> bool:
-        if self._token is None:
-            return True
-        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token)
+
+class _Body:
+    """The messages of a request; one whose body is late has hung up, as far as the application knows."""
+
+    def __init__(self, receive: Receive, deadline: float) -> None:
+        self._receive, self._deadline = receive, deadline
+        self._whole = False
+        self.late = False
+
+    async def receive(self) -> Message:
+        """The next message."""
+        if self._whole:
+            return await self._receive()
+        message: Message = {"type": "http.disconnect"}
+        with anyio.CancelScope(deadline=self._deadline) as patience:
+            message = await self._receive()
+        if patience.cancelled_caught:
+            self.late = True
+        elif message["type"] != "http.request" or not message.get("more_body"):
+            self._whole = True
+        return message

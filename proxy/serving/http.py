@@ -14,24 +14,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
+from proxy.caller import Scope
+from proxy.config import GuardConfig
 from proxy.errors import ConfigError
 from proxy.server import ProxyServer
+from proxy.serving.access import Doorkeeper
 from proxy.serving.guard import LOOPBACK, Guard
 from proxy.serving.http_door import HttpDoor
+from proxy.serving.sessions import Sessions
 from proxy.serving.standing import OneStream
 from proxy.serving.stdio import stop_on_signal
 
 log = logging.getLogger(__name__)
 
 DEFAULT = "127.0.0.1:8788"
-MAX_BODY = 64 * 1024 * 1024
-"""Bytes of one request; the SDK's 4 MiB refuse arguments that real tools take (file contents)."""
 GRACE = 1
 """Seconds that open streams get when the daemon stops."""
 
 
-def address(text: str, *, token: str | None, allowed_hosts: Sequence[str]) -> tuple[str, int]:
-    """`HOST:PORT`, `HOST` or `PORT` as (host, port).
+def address(text: str, *, token: str | bool | None, allowed_hosts: Sequence[str]) -> tuple[str, int]:
+    """`HOST:PORT`, `HOST` or `PORT` as (host, port). `token`: whether clients need one.
 
     Raises:
         ConfigError: it is not one, or it is open to others without a token and `allowed_hosts`.
@@ -46,8 +48,8 @@ def address(text: str, *, token: str | None, allowed_hosts: Sequence[str]) -> tu
         raise ConfigError(f"--http {text!r}: expected HOST:PORT, for instance {DEFAULT}")
     if host not in ("127.0.0.1", "localhost", "::1") and not (token and allowed_hosts):
         raise ConfigError(
-            f"--http {text!r}: an address beyond this machine needs a token (NARROW_WAIST_TOKEN or --token-file) "
-            "and `allowed_hosts` in the config"
+            f"--http {text!r}: an address beyond this machine needs a token (NARROW_WAIST_TOKEN, --token-file, "
+            "or `narrow-waist token create`) and `allowed_hosts` in the config"
         )
     return host, int(port)
 
@@ -83,16 +85,19 @@ async def serve_http(
     server: ProxyServer,
     sock: socket.socket,
     *,
-    token: str | None,
+    keeper: Doorkeeper,
     allowed_hosts: Sequence[str],
-    status: Callable[[], dict[str, Any]],
+    status: Callable[[Scope | None], dict[str, Any]],
     session_idle_timeout: float,
+    limits: GuardConfig,
     background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
 ) -> None:
     """Serve on a listening socket until SIGINT or SIGTERM; `background` is cancelled, and awaited, at the end."""
-    app = OneStream(_application(server, session_idle_timeout))
-    app = HttpDoor(app, server, idle_timeout=session_idle_timeout, max_body=MAX_BODY)
-    guarded = Guard(app, hosts=(*LOOPBACK, *allowed_hosts), token=token, status=status)
+    app = OneStream(_application(server, session_idle_timeout, limits))
+    app = HttpDoor(app, server, idle_timeout=session_idle_timeout, max_body=limits.max_body)
+    app = Sessions(app, server.sdk.session_manager, limits.max_sessions)
+    hosts = (*LOOPBACK, *allowed_hosts)
+    guarded = Guard(app, hosts=hosts, keeper=keeper, status=status, body_timeout=limits.body_timeout)
 
     config = uvicorn.Config(
         guarded, log_level="warning", log_config=None, timeout_graceful_shutdown=GRACE, lifespan="on", ws="none"
@@ -120,10 +125,10 @@ async def serve_http(
             behind.start_soon(each)
 
 
-def _application(server: ProxyServer, session_idle_timeout: float) -> Any:
+def _application(server: ProxyServer, session_idle_timeout: float, limits: GuardConfig) -> Any:
     # Host and Origin are checked by the guard, for every path alike.
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    sse = SseServerTransport("/messages/", security_settings=unchecked, max_request_body_size=MAX_BODY)
+    sse = SseServerTransport("/messages/", security_settings=unchecked, max_request_body_size=limits.max_body)
 
     async def stream(request: Request) -> Response:
         async with sse.connect_sse(request.scope, request.receive, request._send) as (read, write):  # pyright: ignore[reportPrivateUsage]
@@ -136,7 +141,8 @@ def _application(server: ProxyServer, session_idle_timeout: float) -> Any:
     ]
     return server.sdk.streamable_http_app(
         transport_security=unchecked,
-        max_request_body_size=MAX_BODY,
+        max_request_body_size=limits.max_body,
+        max_sessions=limits.max_sessions,
         session_idle_timeout=session_idle_timeout,
         custom_starlette_routes=routes,
     )

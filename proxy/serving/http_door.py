@@ -15,7 +15,8 @@ from typing import Any, cast
 from mcp.shared.inbound import decode_header_value
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proxy.server import Call, Client, ProxyServer, answer, frame, tool_call
+from proxy.caller import Access
+from proxy.server import ACCESS, Call, Client, ProxyServer, answer, frame, tool_call
 from proxy.wire import encode
 
 PATH = "/mcp"
@@ -57,14 +58,21 @@ class HttpDoor:
         if body is None:  # the client has gone away
             return
         message = frame(body) if _plain(headers) else None
-        if message is not None and await self._taken(message, headers, receive, send):
+        if message is not None and await self._taken(message, headers, scope.get(ACCESS), receive, send):
             return
         await self._app(scope, _replay(body, receive), send)
 
     async def _taken(
-        self, message: Mapping[str, Any], headers: Mapping[bytes, bytes], receive: Receive, send: Send
+        self,
+        message: Mapping[str, Any],
+        headers: Mapping[bytes, bytes],
+        access: Access | None,
+        receive: Receive,
+        send: Send,
     ) -> bool:
         session_id = headers.get(b"mcp-session-id", b"").decode("latin-1")
+        if (known := self._server.sessions.get(session_id)) is not None and known[0].access != access:
+            return False  # another caller's session: the SDK answers as for one that does not exist
         if message.get("method") == "notifications/cancelled":
             return await self._cancel(session_id, message, send)
         call = tool_call(message)
@@ -75,7 +83,7 @@ class HttpDoor:
         if session_id:
             return await self._legacy(session_id, call, headers, send)
         if _speaks_for(call, headers) and not _asked(call.meta.get("io.modelcontextprotocol/clientCapabilities")):
-            await self._modern(call, receive, send)
+            await self._modern(call, access, receive, send)
             return True
         return False
 
@@ -130,8 +138,8 @@ class HttpDoor:
 
     # The stateless era.
 
-    async def _modern(self, call: Call, receive: Receive, send: Send) -> None:
-        client = Client.stateless_request(call.meta)
+    async def _modern(self, call: Call, access: Access | None, receive: Receive, send: Send) -> None:
+        client = Client.stateless_request(call.meta, access)
         info = call.meta.get("io.modelcontextprotocol/clientInfo")
         name = cast(Mapping[str, Any], info).get("name") if isinstance(info, Mapping) else None
         work = asyncio.ensure_future(
