@@ -4,6 +4,7 @@
 """
 
 import json
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -160,12 +161,16 @@ class HttpClient(RawClient):
         with self.http.stream("POST", self.url, content=body, headers=headers) as response:
             yield response
 
-    def request_bytes(self, method: str, params: Mapping[str, Any], ident: int) -> bytes:
-        """The same as it goes over a socket, for a client that leaves before there is a response."""
+    @contextmanager
+    def pending(self, method: str, params: Mapping[str, Any], ident: int) -> Iterator[None]:
+        """POST a request and wait for nothing, not even the head of the response; then hang up."""
         headers, body = self.message(method, params, ident)
         parts = urlsplit(self.url)
         lines = [f"POST {parts.path} HTTP/1.1", f"host: {parts.netloc}", f"content-length: {len(body)}"]
-        return "\r\n".join([*lines, *(f"{k}: {v}" for k, v in headers.items()), "", ""]).encode() + body
+        head = "\r\n".join([*lines, *(f"{k}: {v}" for k, v in headers.items()), "", ""])
+        with socket.create_connection((str(parts.hostname), parts.port or 80)) as sock:
+            sock.sendall(head.encode() + body)
+            yield
 
     def message(self, method: str, params: Mapping[str, Any] | None, ident: int | None) -> tuple[dict[str, str], bytes]:
         """Headers and body of one POST."""

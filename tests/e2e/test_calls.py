@@ -1,14 +1,12 @@
 """Progress and cancellation reach through (failure reports C1 and C2)."""
 
 import json
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
@@ -127,7 +125,9 @@ def begin(client: RawClient, upstream: str) -> AbstractContextManager[Any]:
     if isinstance(client, StdioClient):
         return cancelled_by_notification(client, client.start("tools/call", params))
     assert isinstance(client, HttpClient)
-    return vanishing(client, params) if client.era == MODERN else cancelled_by_post(client, params)
+    if client.era == MODERN:  # closing the connection is the cancel
+        return client.pending("tools/call", params, next(client.ids))
+    return cancelled_by_post(client, params)
 
 
 @contextmanager
@@ -139,15 +139,7 @@ def cancelled_by_notification(client: RawClient, ident: int) -> Iterator[None]:
 @contextmanager
 def cancelled_by_post(client: HttpClient, params: dict[str, Any]) -> Iterator[None]:
     ident = next(client.ids)
-    with client.stream("tools/call", params, ident), cancelled_by_notification(client, ident):
-        yield
-
-
-@contextmanager
-def vanishing(client: HttpClient, params: dict[str, Any]) -> Iterator[None]:
-    """A client of 2026-07-28 cancels by closing the connection, here before a byte of the response has come."""
-    with socket.create_connection(("127.0.0.1", urlsplit(client.url).port)) as sock:
-        sock.sendall(client.request_bytes("tools/call", params, next(client.ids)))
+    with client.pending("tools/call", params, ident), cancelled_by_notification(client, ident):
         yield
 
 
@@ -164,7 +156,7 @@ def test_a_session_that_is_deleted_cancels_its_calls(daemon: Daemon, ledger: Led
     waiting, cancelled = ledger.waiting("sdk-http"), ledger.cancelled("sdk-http")
     with http(daemon.url) as client:
         call = {"name": "tool_call", "arguments": {"name": "sdk-http__wait"}}
-        with client.stream("tools/call", call, ident=77):
+        with client.pending("tools/call", call, ident=77):
             until(lambda: ledger.waiting("sdk-http") > waiting, "the call reaches the upstream")
             assert client.http.delete(client.url, headers=client.session).status_code == 200
             until(lambda: ledger.cancelled("sdk-http") > cancelled, "the cancellation reaches the upstream")
