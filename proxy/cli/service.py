@@ -1,0 +1,122 @@
+"""`service`: the daemon as a service of the user, from login on. Its unit holds no secret: clients' tokens are hashes
+in a file of their own, and upstreams' secrets come from where the configuration says.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from proxy.config import find
+from proxy.errors import ConfigError
+
+LABEL = "narrow-waist"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write, print or remove the unit; raises ConfigError."""
+    kind = options.kind or ("launchd" if sys.platform == "darwin" else "systemd")
+    path = unit_path(kind, Path.home())
+    if options.action == "uninstall":
+        if not path.exists():
+            raise ConfigError(f"{path}: there is no such unit")
+        _tell(kind, path, on=False)
+        path.unlink()
+        print(f"removed {path}")
+        return 0
+    config = find(options.config, os.environ, Path.cwd()).absolute()
+    text = unit(kind, [*_program(), "--http", options.address, "--config", str(config)], Path.home())
+    if options.action == "print":
+        print(text, end="")
+        return 0
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    print(f"wrote {path}")
+    _tell(kind, path, on=True)
+    return 0
+
+
+def unit_path(kind: str, home: Path) -> Path:
+    """Where the user's units are."""
+    if kind == "launchd":
+        return home / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else home / ".config") / "systemd" / "user" / f"{LABEL}.service"
+
+
+def unit(kind: str, command: Sequence[str], home: Path) -> str:
+    """The text of the unit that runs `command`."""
+    if kind == "launchd":
+        words = "".join(f"\n    <string>{escape(word)}</string>" for word in command)
+        log = escape(str(home / "Library" / "Logs" / f"{LABEL}.log"))
+        return f"""<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+<plist version="1.0">
+<dict>
+  <key>Label</key>
+  <string>{LABEL}</string>
+  <key>ProgramArguments</key>
+  <array>{words}
+  </array>
+  <key>RunAtLoad</key>
+  <true/>
+  <key>KeepAlive</key>
+  <dict>
+    <key>SuccessfulExit</key>
+    <false/>
+  </dict>
+  <key>StandardErrorPath</key>
+  <string>{log}</string>
+  <key>Umask</key>
+  <integer>63</integer>
+</dict>
+</plist>
+"""
+    words = " ".join(_quoted(word) for word in command)
+    return f"""[Unit]
+Description=Narrow Waist: one MCP server in front of all others
+After=network.target
+
+[Service]
+ExecStart={words}
+Restart=on-failure
+RestartSec=5
+# 2 is a configuration that cannot be used: starting again would not help.
+RestartPreventExitStatus=2
+UMask=0077
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def _quoted(word: str) -> str:
+    """A word for ExecStart: systemd expands % and $, and splits at spaces."""
+    plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{plain}"' if not plain or any(ch.isspace() for ch in plain) or plain != word else plain
+
+
+def _program() -> list[str]:
+    """How this very program is started, wherever it is installed."""
+    found = shutil.which(sys.argv[0]) if Path(sys.argv[0]).name.startswith("narrow-waist") else None
+    return [str(Path(found).absolute())] if found else [sys.executable, "-P", "-m", "proxy"]
+
+
+def _tell(kind: str, path: Path, *, on: bool) -> None:
+    """Have the system take the unit up, or let it go; where that fails the person is told how."""
+    if kind == "launchd":
+        words = ["launchctl", "load" if on else "unload", "-w", str(path)]
+    else:
+        words = ["systemctl", "--user", "enable" if on else "disable", "--now", path.name]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+        failed = done.stderr.strip() or done.stdout.strip() if done.returncode else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        failed = str(error)
+    state = "running" if on else "stopped"
+    print(f"it is {state}" if not failed else f"not {state} ({failed.splitlines()[0]}); run: {' '.join(words)}")

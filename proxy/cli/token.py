@@ -1,0 +1,30 @@
+"""`token`: the tokens of the daemon's clients. They are printed once, and never taken from a command line."""
+
+import argparse
+import os
+import sys
+
+from proxy.cli.common import settings, token_file
+from proxy.errors import ConfigError
+from proxy.guard.tokens import TokenFile
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make, list or revoke; raises ConfigError."""
+    tokens = TokenFile(token_file(os.environ))
+    if options.action == "create":
+        profiles = tuple(dict.fromkeys([*(options.opens or ()), *(options.profile or ())]))
+        if profiles:
+            known = settings(options).profiles
+            for name in profiles:
+                if name not in known:
+                    raise ConfigError(f"there is no profile {name!r}; there are: {', '.join(known) or 'none'}")
+        print(tokens.create(options.name, profiles))
+        sys.stderr.write(f"kept as a hash in {tokens.path}; the token itself is shown only this once\n")
+    elif options.action == "revoke":
+        tokens.revoke(options.name)
+        print(f"{options.name} is revoked")
+    else:
+        for name, token in sorted(tokens.read().items()):
+            print(f"{name}  {', '.join(token.profiles) or 'all profiles'}  {token.created}")
+    return 0
