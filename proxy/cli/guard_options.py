@@ -34,15 +34,11 @@ def _audit(sub: argparse.ArgumentParser) -> None:
 
 
 def _token(sub: argparse.ArgumentParser) -> None:
-    actions = sub.add_subparsers(dest="action", metavar="ACTION", required=True)
-    create = actions.add_parser("create", help="make a token and print it, this once")
-    create.add_argument("name", help="who it is for")
-    create.add_argument(
-        "--for", dest="opens", action="append", metavar="PROFILE", help="a profile that it opens"
+    sub.add_argument("action", choices=("create", "list", "revoke"), help="create prints the token, this once")
+    sub.add_argument("name", nargs="?", help="who it is for; not with list")
+    sub.add_argument(
+        "--for", dest="opens", action="append", metavar="PROFILE", help="a profile that it opens; repeatable"
     )
-    actions.add_parser("list", help="names, profiles and dates; never a token")
-    revoke = actions.add_parser("revoke", help="take a token back")
-    revoke.add_argument("name", help="as printed by list")
 
 
 def _service(sub: argparse.ArgumentParser) -> None:

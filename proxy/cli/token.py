@@ -12,6 +12,8 @@ from proxy.guard.tokens import TokenFile
 def run(options: argparse.Namespace) -> int:
     """Make, list or revoke; raises ConfigError."""
     tokens = TokenFile(token_file(os.environ))
+    if options.action != "list" and not options.name:
+        raise ConfigError(f"name the token: narrow-waist token {options.action} NAME")
     if options.action == "create":
         profiles = tuple(dict.fromkeys([*(options.opens or ()), *(options.profile or ())]))
         if profiles:
