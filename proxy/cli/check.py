@@ -4,6 +4,7 @@ import argparse
 import json
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -50,7 +51,10 @@ async def _check(config: Settings, options: argparse.Namespace) -> int:
                 tasks.start_soon(_tried, connection)
         await app.counted()
         listing = await app.listing()
-        rows = [_row(c, app.catalog.servers[key], listing) for key, c in app.fleet.connections.items()]
+        guarded = app.gate.scopes.notes if app.gate is not None else {}
+        rows = [
+            _row(c, app.catalog.servers[key], listing, guarded.get(key, ())) for key, c in app.fleet.connections.items()
+        ]
         warnings = [*config.warnings, *(f"{s.key}: disabled" for s in config.servers if not s.enabled)]
         if options.json:
             report: dict[str, Any] = {"servers": [asdict(r) for r in rows], "warnings": warnings}
@@ -69,11 +73,11 @@ async def _tried(connection: Connection) -> None:
         await connection.wait_tried()
 
 
-def _row(connection: Connection, server: Server, listing: Listing | None) -> Row:
+def _row(connection: Connection, server: Server, listing: Listing | None, guarded: Sequence[str]) -> Row:
     notes = [] if connection.state == "ready" else [connection.reason]
     tail = list(connection.stderr.lines)[-3:] if connection.state != "ready" else []
     notes += [f"stderr: {line}" for line in tail if line not in connection.reason]
-    notes += connection.lists.warnings
+    notes += [*connection.lists.warnings, *guarded]
     for tool in server.tools:
         if tool.eager and (found := shown(tool)).notes:
             left_out = "" if found.tool is not None else "not shown to clients: "

@@ -134,7 +134,8 @@ class Scopes:
             what = [f"{len(n)} {w}" for n, w in ((difference.changed, "changed"), (difference.new, "new")) if n]
             names = ", ".join((*difference.changed, *difference.new)[:8])
             step = "withheld until approved" if strict else "not approved"
-            notes.append(f"{' and '.join(what)} since the lock, {step}: {names}; see: narrow-waist lock --diff")
+            run = "see: narrow-waist lock --diff" if lock.exists else "approve all with: narrow-waist lock"
+            notes.append(f"{' and '.join(what)} since the lock, {step}: {names}; {run}")
         off = {*difference.new, *difference.changed}
         tools = [replace(t, locked=True) if t.name not in off else t for t in server.tools]
         if strict:
