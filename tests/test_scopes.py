@@ -1,0 +1,167 @@
+"""Scopes, as pure functions: for any configuration, what a scope hides cannot be told from what is not there."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from proxy import bridge
+from proxy.catalog import Catalog, NotFound, make_server
+from proxy.config import Settings, load
+from proxy.errors import ConfigError
+from proxy.guard.policy import Policy
+from proxy.guard.scope import Scopes
+from proxy.listing import lines, render
+from proxy.offers import Offer, Offers
+from proxy.search import Index, unknown_name
+from proxy.tokens import estimate
+
+SERVERS = ("alpha", "beta", "alpha/x")
+TOOLS = ("get_page", "list_pages", "drop_page", "drop_all", "page", "x/get_page", "get_pages_raw")
+GLOBS = ("alpha/*", "beta/get_*", "*/drop_*", "alpha/x/*", "*/*page*", "beta/page", "alpha/get_page", "*/[gl]*")
+NOTES: tuple[dict[str, bool], ...] = ({}, {"readOnlyHint": True}, {"destructiveHint": True}, {"readOnlyHint": False})
+
+toolset = st.fixed_dictionaries(
+    {
+        "servers": st.lists(st.sampled_from((*SERVERS, "al*")), max_size=2),
+        "tools": st.lists(st.sampled_from(GLOBS), max_size=3),
+    }
+)
+decision = st.sampled_from(["allow", "ask", "deny"])
+some = st.lists(st.sampled_from(["a", "b"]), max_size=2, unique=True)
+profile = st.fixed_dictionaries(
+    {},
+    optional={
+        "enabled": some,
+        "disabled": some,
+        "policy": st.fixed_dictionaries({}, optional={"read": decision, "write": decision, "destructive": decision}),
+    },
+)
+configuration = st.fixed_dictionaries(
+    {
+        "toolsets": st.fixed_dictionaries({"a": toolset, "b": toolset}),
+        "profiles": st.fixed_dictionaries({"one": profile, "two": profile}),
+        "guard": st.fixed_dictionaries({"default_risk": st.sampled_from(["read", "write", "destructive"])}),
+    }
+)
+listed = st.dictionaries(
+    st.sampled_from(SERVERS), st.dictionaries(st.sampled_from(TOOLS), st.sampled_from(NOTES), max_size=6)
+)
+
+
+def read(folder: Path, root: dict[str, Any]) -> Settings:
+    file = folder / "upstreams.yaml"
+    file.write_text(json.dumps({"servers": {key: {"command": "x"} for key in SERVERS}, **root}), encoding="utf-8")
+    return load(file, {})
+
+
+def catalog(config: Settings, tools: dict[str, dict[str, dict[str, bool]]]) -> Catalog:
+    return Catalog(
+        make_server(
+            server,
+            [
+                {
+                    "name": n,
+                    "description": f"{n} of {server.key}",
+                    "inputSchema": {"type": "object"},
+                    "annotations": notes,
+                }
+                for n, notes in tools.get(server.key, {}).items()
+            ],
+        )
+        for server in config.servers
+    )
+
+
+def told(config: Settings, view: Catalog) -> list[Any]:
+    """Everything that is computed from a view for somebody to read."""
+    search = config.tool_search
+    listing = render(view, budget=3_000, slots=[None], mode="auto", count=estimate)
+    said: list[Any] = [listing.slots, list(lines(view)), [t.public_name for t in view.tools], list(view.servers)]
+    index = Index(view)
+    queries = ({}, {"query": "drop page"}, {"query": "pages"}, {"server": "beta"}, {"query": "alpha get"})
+    said += [bridge.search_answer(query, view, index, search, unavailable={}) for query in queries]
+    for tool in TOOLS:
+        for name in (tool, *(f"{key}{sep}{tool}" for key in SERVERS for sep in ("__", "."))):
+            said.append(bridge.describe_answer({"name": name}, view, search, unavailable={}))
+            try:
+                said.append(view.resolve(name).public_name)
+            except NotFound as miss:
+                said.append(unknown_name(view, miss, search.search_name))
+    return said
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(configuration, listed, st.sampled_from([("one",), ("two",), ("one", "two")]))
+def test_what_a_scope_hides_might_as_well_not_exist(
+    tmp_path: Path, root: dict[str, Any], tools: dict[str, dict[str, dict[str, bool]]], scope: tuple[str, ...]
+) -> None:
+    config = read(tmp_path, root)
+    assert config.guard is not None
+    scopes = Scopes(config, Policy(config.guard), lambda: None)
+    everything = catalog(config, tools)
+    view = scopes.view(everything, scope)
+    kept = {(tool.server, tool.name) for tool in view.tools}
+    less = {key: {n: notes for n, notes in have.items() if (key, n) in kept} for key, have in tools.items()}
+    assert told(config, view) == told(config, scopes.view(catalog(config, less), scope))
+    for tool in everything.tools:
+        assert scopes.denies(tool, scope) == ((tool.server, tool.name) not in kept), "the second look agrees"
+    alone = [set(scopes.view(everything, (name,)).tools) for name in scope]
+    assert set(view.tools) == set.intersection(*alone), "several profiles leave what each of them leaves"
+
+
+def test_a_profile_that_is_gone_leaves_nothing(tmp_path: Path) -> None:
+    config = read(tmp_path, {"profiles": {"one": {}}, "guard": {}})
+    assert config.guard is not None
+    scopes = Scopes(config, Policy(config.guard), lambda: None)
+    everything = catalog(config, {"alpha": {"page": {}}})
+    assert scopes.view(everything, ("one",)).tools and not scopes.view(everything, ("removed",)).servers
+
+
+def test_resources_belong_to_whoever_holds_the_server_whole(tmp_path: Path) -> None:
+    root = {
+        "toolsets": {"whole": {"servers": ["alpha"]}, "some": {"tools": ["beta/*"]}},
+        "profiles": {"one": {"enabled": ["whole", "some"]}, "two": {"disabled": ["whole"]}},
+    }
+    config = read(tmp_path, root)
+    scopes = Scopes(config, Policy.__new__(Policy), lambda: None)
+    offers = Offers(
+        Offer(key, ({"uri": "file:///same"}, {"uri": f"file:///{key}"}), (), ({"name": "p"},))
+        for key in ("alpha", "beta")
+    )
+    one, two = scopes.offers(offers, ("one",)), scopes.offers(offers, ("two",))
+    assert [r["uri"] for r in one.resources] == ["file:///same", "file:///alpha"]
+    assert [r["uri"] for r in two.resources] == ["file:///same", "file:///beta"], "no prefix tells of the other"
+    assert one.owner("file:///beta") is None and one.prompt("beta__p") is None
+    assert two.owner("file:///same") == ("beta", "file:///same")
+    assert two.owner("narrow-waist:alpha/file:///same") is None
+
+
+@pytest.mark.parametrize(
+    ("root", "says"),
+    [
+        ({"toolsets": {"a": {"server": ["alpha"]}}}, "did you mean 'servers'"),
+        ({"toolsets": {"a": {"servers": ["alfa"]}}}, "did you mean 'alpha'"),
+        ({"toolsets": {"a": {"tools": ["get_page"]}}}, "expected server/tool"),
+        ({"profiles": {"p": {"enabled": ["missing"]}}}, "no toolset 'missing'"),
+        ({"profiles": {"p": {"readonly": True}}}, "did you mean 'read_only'"),
+        ({"profiles": {"p/q": {}}}, "letters, digits"),
+        ({"profiles": {"p": {"read_only": True, "policy": {"write": "allow"}}}}, "read_only"),
+        ({"profiles": {"p": {"policy": {"write": "perhaps"}}}}, "allow, ask, deny"),
+        ({"guard": {"locks": "strict"}}, "did you mean 'lock'"),
+        ({"guard": {"lock": "very"}}, "off, warn, strict"),
+        ({"guard": {"risk": {"read": ["alfa/*"]}}}, "did you mean 'alpha'"),
+        ({"guard": {"audit": {"files": "x"}}}, "did you mean 'file'"),
+    ],
+)
+@pytest.mark.parametrize("name", ["upstreams.yaml", "mcp.json"])
+def test_a_slip_in_what_protects_is_an_error(tmp_path: Path, name: str, root: dict[str, Any], says: str) -> None:
+    key = "servers" if name.endswith("yaml") else "mcpServers"
+    file = tmp_path / name
+    file.write_text(json.dumps({key: {"alpha": {"command": "x"}}, **root}), encoding="utf-8")
+    with pytest.raises(ConfigError, match=str(tmp_path)) as caught:
+        load(file, {})
+    assert says in str(caught.value)
