@@ -7,7 +7,7 @@ then owes is the envelope of the client's era.
 
 import logging
 import weakref
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -121,6 +121,8 @@ class ProxyServer:
         """Set by stdio, before the client is served."""
         self.sessions: dict[str, tuple[Client, str | None]] = {}
         """Sessions of handshake clients over HTTP, by their ids."""
+        self.on_session_end: Callable[[str], None] | None = None
+        """Told the id of each such session that has ended."""
         self._levels: weakref.WeakKeyDictionary[Connection, str] = weakref.WeakKeyDictionary()
         hint = CacheHint(ttl_ms=KNOWN_TTL, scope="private")
         server: Server[Any] = Server(
@@ -227,7 +229,12 @@ class ProxyServer:
         if (session := connection.session_id) is not None and session not in self.sessions:
             client = Client.of(context, self._levels, standing=True)
             self.sessions[session] = (client, client_name(context))
-            connection.exit_stack.callback(self.sessions.pop, session, None)
+            connection.exit_stack.callback(self._session_ended, session)
+
+    def _session_ended(self, session: str) -> None:
+        del self.sessions[session]
+        if self.on_session_end is not None:
+            self.on_session_end(session)
 
     def _caller(self, context: Context) -> Caller:
         client, params = Client.of(context, self._levels), context.params or {}

@@ -20,6 +20,10 @@ from proxy.server import ACCESS, Call, Client, ProxyServer, answer, frame, tool_
 from proxy.wire import encode
 
 PATH = "/mcp"
+PATIENCE = 0.5
+"""Seconds a call may take before its response begins, as an event stream."""
+COMMENT_EVERY = 15.0
+"""Seconds between comments on an open stream: clients and proxies cut silent ones (failure report X9)."""
 ASKED = frozenset({"elicitation", "sampling", "roots"})
 """Capabilities of clients that a server may make use of in the middle of a call."""
 
@@ -43,6 +47,7 @@ class HttpDoor:
         self._app, self._server, self._max_body = app, server, max_body
         self._refresh = idle_timeout / 4
         self._sessions: dict[str, _Session] = {}
+        server.on_session_end = self.session_ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a plain call; hand everything else on."""
@@ -116,15 +121,15 @@ class HttpDoor:
             answer(self._server, call, client.with_meta(call.meta), name, modern=False)
         )
         session.calls[call.ident] = task
-        try:
-            await _send_json(send, 200, await asyncio.shield(task))
-        except asyncio.CancelledError:
-            if not task.cancelled():
-                raise
-            await _send_json(send, 202, None)  # cancelled by its client: it is not answered
-        finally:
-            session.calls.pop(call.ident, None)
+        task.add_done_callback(lambda _: session.calls.pop(call.ident, None))
+        await _respond(send, task)
         return True
+
+    def session_ended(self, session_id: str) -> None:
+        """The session was deleted, or idle for too long: its calls are cancelled."""
+        if (session := self._sessions.pop(session_id, None)) is not None:
+            for task in list(session.calls.values()):
+                task.cancel()
 
     async def _cancel(self, session_id: str, message: Mapping[str, Any], send: Send) -> bool:
         params, session = message.get("params"), self._sessions.get(session_id)
@@ -146,14 +151,13 @@ class HttpDoor:
             answer(self._server, call, client, name if isinstance(name, str) else None, modern=True)
         )
         gone = asyncio.ensure_future(_disconnected(receive))
+        # Closing the response is the cancellation, in this era.
+        gone.add_done_callback(lambda _: work.cancel())
         try:
-            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                await _send_json(send, 200, work.result())
+            await _respond(send, work)
         finally:
-            # Closing the response is the cancellation, in this era.
-            for task in (work, gone):
-                task.cancel()
+            work.cancel()
+            gone.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await gone
 
@@ -210,6 +214,24 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _respond(send: Send, work: "asyncio.Future[dict[str, Any]]") -> None:
+    """Answer with one JSON object; a call that takes longer gets an event stream, so that the client sees life."""
+    await asyncio.wait({work}, timeout=PATIENCE)
+    if work.done():
+        if work.cancelled():
+            await _send_json(send, 202, None)  # cancelled by its client: it is not answered
+        else:
+            await _send_json(send, 200, work.result())
+        return
+    head = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
+    await send({"type": "http.response.start", "status": 200, "headers": head})
+    while not work.done():
+        await send({"type": "http.response.body", "body": b": still running\n\n", "more_body": True})
+        await asyncio.wait({work}, timeout=COMMENT_EVERY)
+    body = b"" if work.cancelled() else b"event: message\ndata: " + encode(work.result()) + b"\n\n"
+    await send({"type": "http.response.body", "body": body})
 
 
 async def _send_json(send: Send, status: int, value: dict[str, Any] | None) -> None:
