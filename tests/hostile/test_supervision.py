@@ -163,6 +163,7 @@ async def test_nothing_is_left_when_the_proxy_is_ended(tmp_path: Path, sig: sign
     }
     async with raw_process(tmp_path, servers) as client:
         assert (await client.call("stubborn__alive"))["content"][0]["text"] == "alive"
+        assert not (await client.call("good__pid")).get("isError"), "it has written its pid before it answers"
         tree = pids_in(pids) + pids_in(tmp_path / "good")
         assert len(tree) == 3 and all(map(alive, tree))
         client.process.send_signal(sig)

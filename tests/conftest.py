@@ -1,0 +1,19 @@
+"""What every test relies on: none leaves a trace in another."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """A command that runs in the test's own process sets up logging for good; here it ends with the test."""
+    root, names = logging.getLogger(), ("proxy", "mcp", "httpx2", "httpcore2", "uvicorn", "sse_starlette", "asyncio")
+    handlers, levels = list(root.handlers), {name: logging.getLogger(name).level for name in names}
+    level = root.level
+    yield
+    root.handlers[:] = [handler for handler in root.handlers if handler in handlers] or handlers
+    root.setLevel(level)
+    for name, before in levels.items():
+        logging.getLogger(name).setLevel(before)
