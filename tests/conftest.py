@@ -12,8 +12,12 @@ def _logging_as_it_was() -> Iterator[None]:
     root, names = logging.getLogger(), ("proxy", "mcp", "httpx2", "httpcore2", "uvicorn", "sse_starlette", "asyncio")
     handlers, levels = list(root.handlers), {name: logging.getLogger(name).level for name in names}
     level = root.level
+    gathered = ("_srcfile", "logThreads", "logProcesses", "logMultiprocessing")
+    before = {name: getattr(logging, name) for name in gathered}
     yield
+    for name, value in before.items():
+        setattr(logging, name, value)
     root.handlers[:] = [handler for handler in root.handlers if handler in handlers] or handlers
     root.setLevel(level)
-    for name, before in levels.items():
-        logging.getLogger(name).setLevel(before)
+    for name, value in levels.items():
+        logging.getLogger(name).setLevel(value)

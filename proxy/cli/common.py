@@ -50,6 +50,10 @@ def set_up_logging(level: int, config: Settings, *, verbose: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     secrets = frozenset(s for server in config.servers for s in server.secrets)
     handler.setFormatter(_OneLine(secrets, traces=verbose))
+    # What no line of ours shows is not gathered either (Python's logging documentation, "Optimization"): a call writes
+    # one line, and finding out who wrote it would cost as much as the call's two JSON texts.
+    logging._srcfile = None  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     # The SDK logs a traceback for every odd line of a server; what matters of it we say ourselves.
     for name in ("mcp", "httpx2", "httpcore2", "uvicorn", "sse_starlette", "asyncio"):

@@ -132,15 +132,15 @@ class StdioDoor:
             return False
         task = asyncio.get_running_loop().create_task(self._answer(call, client.with_meta(call.meta)))
         self._tasks[call.ident] = task
-        task.add_done_callback(lambda _: self._tasks.pop(call.ident, None))
         return True
 
     async def _answer(self, call: Call, client: Client) -> None:
-        reply = await answer(self._server, call, client, self._name, modern=client.stateless)
         try:
-            await self._send(reply)
+            await self._send(await answer(self._server, call, client, self._name, modern=client.stateless))
         except anyio.BrokenResourceError:
             pass  # the client is gone
+        finally:
+            self._tasks.pop(call.ident, None)
 
     def _take_cancel(self, line: bytes) -> bool:
         message = frame(line) or {}
@@ -149,6 +149,7 @@ class StdioDoor:
         task = self._tasks.get(ident) if isinstance(ident, int | str) else None
         if message.get("method") != "notifications/cancelled" or task is None:
             return False
+        self._tasks = {k: t for k, t in self._tasks.items() if t is not task}  # one that never began would stay
         task.cancel()
         return True
 
