@@ -74,6 +74,7 @@ class App:
         self._always = tuple(profiles or ())
         self.scope: Scope = self.gate.scopes.scope(*profiles) if self.gate is not None and profiles is not None else ()
         """Of callers that show nothing else."""
+        self._access = Access(self.scope)
         if self.gate is not None and clients is not None and profiles is not None:
             # One caller: what they may never see is not even started.
             scopes = self.gate.scopes
@@ -84,7 +85,7 @@ class App:
         settings.hosts.row_for(None, search.host_row)
         self._snapshot = Snapshot(default_folder(environ))
         self._clients = Clients(clients)
-        self.fleet = Fleet(settings, environ, self._snapshot, self._clients)
+        self.fleet = self.upstreams = Fleet(settings, environ, self._snapshot, self._clients)
         configs = {s.key: s for s in settings.servers}
         if self.gate is not None:
             configs |= self.gate.servers()
@@ -309,54 +310,19 @@ class App:
         """A client has said who it is, so that servers can be told what it can do."""
         self._clients.is_there(origin)
 
-    # Requests other than calls.
-
-    async def request(
-        self, server: str, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
-    ) -> dict[str, Any]:
-        """Send a request for a resource, a prompt or a completion to its server."""
-        return await self.fleet.request(server, method, params, meta, caller)
-
-    async def subscribe(self, server: str, uri: str) -> None:
-        """One more client wants to know of changes of a resource."""
-        await self.fleet.subscribe(server, uri)
-
-    async def unsubscribe(self, server: str, uri: str) -> None:
-        """One client less."""
-        await self.fleet.unsubscribe(server, uri)
-
-    async def set_log_level(self, level: str) -> None:
-        """The least level of log messages that any client wants."""
-        await self.fleet.set_log_level(level)
-
     # Calls.
 
     async def call(self, name: str, arguments: Any, meta: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Answer one `tools/call`, be it of the bridge, of an eager tool or of a hidden one by its name."""
-        search = self.settings.tool_search
-        access = caller.access or Access(self.scope)
-        if caller.access is None:
-            caller = replace(caller, access=access)
+        search, access = self.settings.tool_search, caller.access or self._access
         view = self.view(access.scope)
+        through = name == search.call_name or self._reads_only(name)
+        if through or caller.access is None:
+            caller = replace(caller, access=access, bridge=through, reads_only=through and name != search.call_name)
         try:
-            if name == search.call_name or self._reads_only(name):
-                caller = replace(caller, bridge=True, reads_only=name != search.call_name)
-                request = unwrap(arguments, search)
-                name, arguments = request.name, request.candidates[0]
-            else:
-                request = direct(name, arguments)
-            if name in (search.search_name, search.describe_name):
-                await self._first_lists()
-            down = self.fleet.unavailable(view.catalog.servers)
-            room = bridge.room_in(self._row(caller.client).result)
-            if name == search.search_name:
-                index = await view.index()
-                answer = partial(bridge.search_answer, arguments, view.catalog, index, search)
-                answer = partial(answer, unavailable=down, topic_of=bridge.listed_topics(self._shared.texts), room=room)
-                # A query's meaning takes 5 ms, its words one.
-                return answer() if self.semantics is None else await anyio.to_thread.run_sync(answer)
-            if name == search.describe_name:
-                return bridge.describe_answer(arguments, view.catalog, search, unavailable=down, room=room)
+            request = unwrap(arguments, search) if through else direct(name, arguments)
+            if request.name in (search.search_name, search.describe_name):
+                return await self._found(request.name, request.candidates[0] if through else arguments, view, caller)
         except Refused as refusal:
             return error_result(str(refusal))
         try:
@@ -364,6 +330,21 @@ class App:
         except UpstreamFailure as failure:
             return error_result(f"Tool {request.name!r}: {failed(failure)}")
         return await self.dispatcher.call(view.catalog, request, meta, caller)
+
+    async def _found(self, name: str, arguments: Any, view: View, caller: Caller) -> dict[str, Any]:
+        """The answer of search or describe, which need the lists that were never seen."""
+        await self._first_lists()
+        search, catalog = self.settings.tool_search, view.catalog
+        down = self.fleet.unavailable(catalog.servers)
+        room = bridge.room_in(self._row(caller.client).result)
+        if name == search.describe_name:
+            return bridge.describe_answer(arguments, catalog, search, unavailable=down, room=room)
+        answer = partial(
+            bridge.search_answer, arguments, catalog, await view.index(), search,
+            unavailable=down, topic_of=bridge.listed_topics(self._shared.texts), room=room,
+        )  # fmt: skip
+        # A query's meaning takes 5 ms, its words one.
+        return answer() if self.semantics is None else await anyio.to_thread.run_sync(answer)
 
     def _reads_only(self, name: str) -> bool:
         guard = self.settings.guard

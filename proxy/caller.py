@@ -8,6 +8,11 @@ OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
 """Gets the params of a `notifications/progress` as the upstream sent them."""
 
 
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Of MCP's log messages, the least first."""
+CLIENT_REQUESTS = ("elicitation", "sampling", "roots")
+"""Capabilities of clients that a server may make use of in the middle of a call."""
+
 Scope = tuple[str, ...]
 """Sorted names of the profiles that all apply to a caller; () where none does."""
 

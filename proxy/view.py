@@ -58,6 +58,8 @@ class View:
         self._offered: tuple[Offers, Offers] | None = None
         self._configs = [s for s in self._settings.servers if s.enabled and self._may_hold(s.key)]
         self._configured = Catalog(Server(s.key, topic=s.description) for s in self._configs)
+        self._bounded = {s.key for s in self._configs if s.max_result_chars}
+        """Servers whose long results are shortened."""
         self._small = False
         """Whether all schemas together are small enough to be shown without the bridge."""
         self.counted = False
@@ -101,7 +103,10 @@ class View:
 
     def wanted(self) -> list[str]:
         """The lines whose tokens a listing of the view may count."""
-        return list(dict.fromkeys(lines(self.catalog, self._shared.texts)))
+        return self._lines(self.catalog)
+
+    def _lines(self, catalog: Catalog) -> list[str]:
+        return list(dict.fromkeys(lines(catalog, self._shared.texts)))
 
     # What is shown of it.
 
@@ -148,9 +153,7 @@ class View:
         listed = [t for tool in sorted(eager, key=lambda t: t.public_name) if (t := self._shown(tool)) is not None]
         if not bridged:
             return listed
-        count, _ = self._shared.counts.counter(
-            list(dict.fromkeys(lines(catalog, self._shared.texts))), exact=search.tokenizer == "o200k"
-        )
+        count, _ = self._shared.counts.counter(self._lines(catalog), exact=search.tokenizer == "o200k")
         tools, self._listings[key] = bridge.placed_tools(search, row, catalog, count, self._shared.texts)
         if self._settings.guard is not None and self._settings.guard.read_call:
             tools = [*tools, _reading(tools[-1], search.call_name)]
@@ -158,8 +161,7 @@ class View:
 
     def _shown(self, tool: Tool) -> dict[str, Any] | None:
         found = shown(tool).tool
-        bounded = any(s.max_result_chars for s in self._configs if s.key == tool.server)
-        if found is not None and bounded and "outputSchema" in found:
+        if found is not None and tool.server in self._bounded and "outputSchema" in found:
             # A shortened result has no structured content, which a client with this schema would insist on.
             return {key: value for key, value in found.items() if key != "outputSchema"}
         return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
+from proxy.caller import CLIENT_REQUESTS
 from proxy.config.document import Node, present
 from proxy.config.fields import Reader, unknown_key
 from proxy.config.settings import Mode, ServerConfig, Transport, Validate
@@ -39,7 +40,6 @@ _TRANSPORTS: Mapping[str, str] = {
 _LENIENT_TRANSPORTS: Mapping[str, str] = {**_TRANSPORTS, "local": "stdio", "remote": "http"}
 _MODES: Mapping[str, str] = {"auto": "auto", "legacy": "legacy", "modern": "modern"}
 _SESSIONS: Mapping[str, str] = {"shared": "shared", "per_client": "per_client"}
-_CLIENT_REQUESTS = ("elicitation", "sampling", "roots")
 _STARTS: Mapping[str, str] = {"eager": "eager", "lazy": "lazy"}
 _VALIDATE: Mapping[str, str] = {
     "strict": "strict",
@@ -287,9 +287,9 @@ def _client_requests(block: _Block, read: Reader) -> tuple[str, ...]:
     given = read.texts(node)
     if given is None or node is None:
         return ServerConfig.client_requests
-    if unknown := [name for name in given if name not in _CLIENT_REQUESTS]:
-        read.complain(node, f"expected some of {', '.join(_CLIENT_REQUESTS)}, not {unknown[0]!r}")
-    return tuple(name for name in given if name in _CLIENT_REQUESTS)
+    if unknown := [name for name in given if name not in CLIENT_REQUESTS]:
+        read.complain(node, f"expected some of {', '.join(CLIENT_REQUESTS)}, not {unknown[0]!r}")
+    return tuple(name for name in given if name in CLIENT_REQUESTS)
 
 
 def _launch_hash(block: _Block, transport: Transport, file: Path) -> str:

@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from proxy.caller import Access
+from proxy.caller import Access, Caller
 from proxy.errors import RpcError
 
 Context = ServerRequestContext[Any, Any]
@@ -144,6 +144,11 @@ class Client:
     async def say(self, method: str, params: Mapping[str, Any]) -> None:
         """Send the client a notification."""
         await self._channel.notify(method, params)
+
+    def caller(self, name: str | None, params: Mapping[str, Any]) -> Caller:
+        """The client as the caller of a request with these params."""
+        answers = {key: params[key] for key in ("inputResponses", "requestState") if key in params}
+        return Caller(name, on_progress=self.progress(), origin=self, answers=answers, access=self.access)
 
     def progress(self) -> Callable[[Mapping[str, Any]], Awaitable[None]] | None:
         """Passes an upstream's progress on under the client's own token; None where the client gave none."""

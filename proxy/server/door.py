@@ -84,10 +84,8 @@ def tool_call(message: Mapping[str, Any]) -> Call | None:
 
 async def answer(server: Server, call: Call, client: Client, name: str | None, *, modern: bool) -> dict[str, Any]:
     """The response frame of a call."""
-    answers = {key: call.params[key] for key in ("inputResponses", "requestState") if key in call.params}
-    caller = Caller(name, on_progress=client.progress(), origin=client, answers=answers, access=client.access)
     try:
-        result = await server.call(call.params, call.meta, caller, modern=modern)
+        result = await server.call(call.params, call.meta, client.caller(name, call.params), modern=modern)
     except MCPError as error:
         fields: dict[str, Any] = {"code": error.code, "message": error.message}
         if error.data is not None:

@@ -9,7 +9,7 @@ import logging
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import anyio
 import mcp_types as types
@@ -23,13 +23,14 @@ from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 
 from proxy import __version__
-from proxy.caller import Caller, Origin, Scope
+from proxy.caller import LOG_LEVELS, Caller, Scope
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.offers import Offers
 from proxy.server.adapt import adapt
 from proxy.server.changes import Changes
 from proxy.server.client import Client, Context, access_of, client_name, connection_of, is_modern, request_meta
 from proxy.server.door import StdioDoor
+from proxy.server.house import House
 
 log = logging.getLogger(__name__)
 
@@ -41,73 +42,6 @@ PAGE = 1_000
 HANDSHAKE_ONLY = frozenset({"resources/subscribe", "resources/unsubscribe", "logging/setLevel"})
 RESOURCE_NOT_FOUND = -32002
 """Of the handshake era; the stateless one says -32602."""
-
-
-class House(Protocol):
-    """What the server needs of the rest; `app.py` is it."""
-
-    announce_changes: bool
-    scope: Scope
-    """Of callers that show nothing else."""
-
-    async def tools(self, client: str | None, scope: Scope | None) -> list[dict[str, Any]]:
-        """The tools shown to a client of that name, as raw dicts."""
-        ...
-
-    def shown_schema(self, name: str) -> Mapping[str, Any] | None:
-        """The input schema of a tool that is shown to clients directly."""
-        ...
-
-    def row(self, client: str | None) -> str:
-        """What the texts depend on: two clients of one row see the same bytes."""
-        ...
-
-    def instructions(self, client: str | None, scope: Scope | None) -> str:
-        """The server instructions for a client of that name."""
-        ...
-
-    def settled(self, scope: Scope | None) -> bool:
-        """Whether every server's list is known."""
-        ...
-
-    def offers(self, scope: Scope | None) -> Offers:
-        """Resources and prompts."""
-        ...
-
-    async def first_list(self) -> None:
-        """Wait, within `first_list_wait`, for servers never seen before."""
-        ...
-
-    async def call(self, name: str, arguments: Any, meta: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        """Answer one `tools/call`; raises RpcError where an upstream's error is passed on."""
-        ...
-
-    async def request(
-        self, server: str, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
-    ) -> dict[str, Any]:
-        """Send any other request to a server; raises RpcError or UpstreamFailure."""
-        ...
-
-    async def subscribe(self, server: str, uri: str) -> None:
-        """One more client wants to know of changes of a resource."""
-        ...
-
-    async def unsubscribe(self, server: str, uri: str) -> None:
-        """One client less."""
-        ...
-
-    async def set_log_level(self, level: str) -> None:
-        """The least level of log messages that any client wants."""
-        ...
-
-    @property
-    def wants_client(self) -> bool:
-        """Whether `client_is_there` still matters."""
-        ...
-
-    def client_is_there(self, origin: Origin) -> None:
-        """A client has said who it is."""
-        ...
 
 
 class ProxyServer:
@@ -237,15 +171,7 @@ class ProxyServer:
             self.on_session_end(session)
 
     def _caller(self, context: Context) -> Caller:
-        client, params = Client.of(context, self._levels), context.params or {}
-        answers = {key: params[key] for key in ("inputResponses", "requestState") if key in params}
-        return Caller(
-            client_name(context),
-            on_progress=client.progress(),
-            origin=client,
-            answers=answers,
-            access=client.access,
-        )
+        return Client.of(context, self._levels).caller(client_name(context), context.params or {})
 
     def _scope(self, context: Context) -> Scope:
         access = access_of(context)
@@ -330,7 +256,9 @@ class ProxyServer:
         return await self._forward(context, found[0], "completion/complete", params)
 
     async def _forward(self, context: Context, server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        result = await self._house.request(server, method, params, request_meta(context.params), self._caller(context))
+        result = await self._house.upstreams.request(
+            server, method, params, request_meta(context.params), self._caller(context)
+        )
         if result.get("resultType") == "input_required" and not is_modern(context):
             raise MCPError(types.INVALID_REQUEST, "the server asks for input that this client cannot give")
         return result
@@ -349,7 +277,7 @@ class ProxyServer:
         connection, uri = connection_of(context), _text(context, "uri")
         uris = self.changes.subscribed(connection)
         if uri not in uris:
-            await self._house.subscribe(server, raw)
+            await self._house.upstreams.subscribe(server, raw)
             if not uris:
                 connection.exit_stack.push_async_callback(self._forget, connection, self._scope(context))
             uris.add(uri)
@@ -360,14 +288,14 @@ class ProxyServer:
         uris, uri = self.changes.subscribed(connection_of(context)), _text(context, "uri")
         if uri in uris:
             uris.discard(uri)
-            await self._house.unsubscribe(server, raw)
+            await self._house.upstreams.unsubscribe(server, raw)
         return {}
 
     async def _forget(self, connection: Connection, scope: Scope) -> None:
         uris = self.changes.subscribed(connection)
         while uris:
             if (found := self._house.offers(scope).owner(uris.pop())) is not None:
-                await self._house.unsubscribe(*found)
+                await self._house.upstreams.unsubscribe(*found)
 
     async def _listen_for(self, context: Context, params: types.SubscriptionsListenRequestParams) -> Any:
         """A stateless client's stream of changes; the resources it names are subscribed to while it is open."""
@@ -376,7 +304,7 @@ class ProxyServer:
         held: list[tuple[str, str]] = []
         try:
             for server, uri in owners:
-                await self._house.subscribe(server, uri)
+                await self._house.upstreams.subscribe(server, uri)
                 held.append((server, uri))
             if (listen := self._listens.get(scope)) is None:
                 listen = self._listens[scope] = ListenHandler(self.changes.bus(scope))
@@ -386,14 +314,14 @@ class ProxyServer:
         finally:
             with anyio.move_on_after(1, shield=True):
                 for server, uri in held:
-                    await self._house.unsubscribe(server, uri)
+                    await self._house.upstreams.unsubscribe(server, uri)
 
     async def _set_level(self, context: Context) -> dict[str, Any]:
         level = _text(context, "level")
-        if level not in LEVELS:
-            raise MCPError(types.INVALID_PARAMS, f"expected `level` to be one of {', '.join(LEVELS)}")
+        if level not in LOG_LEVELS:
+            raise MCPError(types.INVALID_PARAMS, f"expected `level` to be one of {', '.join(LOG_LEVELS)}")
         self._levels[connection_of(context)] = level
-        await self._house.set_log_level(min(self._levels.values(), key=LEVELS.index))
+        await self._house.upstreams.set_log_level(min(self._levels.values(), key=LOG_LEVELS.index))
         return {}
 
     # Changes.
@@ -416,9 +344,6 @@ class ProxyServer:
         """End the open `subscriptions/listen` streams, which would hold up a shutdown."""
         for listen in self._listens.values():
             listen.close()
-
-
-LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
 def _text(context: Context, key: str) -> str:

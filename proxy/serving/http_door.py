@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mcp.shared.inbound import decode_header_value
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, LOG_LEVEL_META_KEY
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proxy.caller import Access
+from proxy.caller import CLIENT_REQUESTS, Access
 from proxy.server import ACCESS, Call, Client, ProxyServer, answer, frame, tool_call
 from proxy.wire import encode
 
@@ -24,8 +25,6 @@ PATIENCE = 0.5
 """Seconds a call may take before its response begins, as an event stream."""
 COMMENT_EVERY = 15.0
 """Seconds between comments on an open stream: clients and proxies cut silent ones (failure report X9)."""
-ASKED = frozenset({"elicitation", "sampling", "roots"})
-"""Capabilities of clients that a server may make use of in the middle of a call."""
 
 
 @dataclass
@@ -87,7 +86,7 @@ class HttpDoor:
             return False
         if session_id:
             return await self._legacy(session_id, call, headers, send)
-        if _speaks_for(call, headers) and not _asked(call.meta.get("io.modelcontextprotocol/clientCapabilities")):
+        if _speaks_for(call, headers) and not _asked(call.meta.get(CLIENT_CAPABILITIES_META_KEY)):
             await self._modern(call, access, receive, send)
             return True
         return False
@@ -145,7 +144,7 @@ class HttpDoor:
 
     async def _modern(self, call: Call, access: Access | None, receive: Receive, send: Send) -> None:
         client = Client.stateless_request(call.meta, access)
-        info = call.meta.get("io.modelcontextprotocol/clientInfo")
+        info = call.meta.get(CLIENT_INFO_META_KEY)
         name = cast(Mapping[str, Any], info).get("name") if isinstance(info, Mapping) else None
         work = asyncio.ensure_future(
             answer(self._server, call, client, name if isinstance(name, str) else None, modern=True)
@@ -179,12 +178,12 @@ def _speaks_for(call: Call, headers: Mapping[bytes, bytes]) -> bool:
         and name == call.params["name"]
         and not any(key.startswith(b"mcp-param-") for key in headers)
         and "progressToken" not in call.meta
-        and "io.modelcontextprotocol/logLevel" not in call.meta
+        and LOG_LEVEL_META_KEY not in call.meta
     )
 
 
 def _asked(capabilities: object) -> bool:
-    return isinstance(capabilities, Mapping) and not ASKED.isdisjoint(cast(Mapping[str, Any], capabilities))
+    return isinstance(capabilities, Mapping) and any(name in capabilities for name in CLIENT_REQUESTS)
 
 
 async def _read(receive: Receive) -> bytes | None:

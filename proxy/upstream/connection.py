@@ -22,13 +22,14 @@ from proxy.errors import RpcError, UpstreamFailure
 from proxy.masking import mask
 from proxy.text import one_line, shorten
 from proxy.upstream.failure import ConnectError, describe, single
-from proxy.upstream.http import open_http, open_sse
+from proxy.upstream.http import open_http
 from proxy.upstream.lists import Lists
 from proxy.upstream.peer import METHOD_NOT_FOUND, Peer
 from proxy.upstream.questions import Clients, Questions
 from proxy.upstream.reaper import Reaper
 from proxy.upstream.session import Session, negotiate
 from proxy.upstream.snapshot import Snapshot
+from proxy.upstream.sse import open_sse
 from proxy.upstream.stdio import StderrTail, open_stdio
 
 log = logging.getLogger(__name__)

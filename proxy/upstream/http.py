@@ -1,7 +1,7 @@
-"""Upstreams over HTTP: Streamable HTTP on the SDK's transport, hardened, and the legacy HTTP+SSE transport.
+"""Upstreams over Streamable HTTP: the SDK's transport, hardened.
 
 The SDK's transport lets one failing POST cancel every call in flight, loses the HTTP status, and limits an SSE event
-to 1 MiB. `_Client` sits below it and turns every answer that is not JSON-RPC into a JSON-RPC error for that one
+to 1 MiB. `HttpClient` sits below it and turns every answer that is not JSON-RPC into a JSON-RPC error for that one
 request, carrying a marker that `_Streams` turns into `Peer.fail`.
 """
 
@@ -12,7 +12,6 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeGuard, cast
-from urllib.parse import urljoin, urlsplit
 
 import anyio
 import httpx2
@@ -22,7 +21,7 @@ from mcp.shared.message import ClientMessageMetadata, SessionMessage
 
 from proxy.config import ServerConfig
 from proxy.text import one_line, shorten
-from proxy.upstream.failure import ConnectError, describe
+from proxy.upstream.failure import describe
 from proxy.upstream.peer import Peer
 
 log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ _LOCAL = re.compile(
 OnLost = Callable[[], None]
 
 
-class _Client(httpx2.AsyncClient):
+class HttpClient(httpx2.AsyncClient):
     """An HTTP client whose failures to get a JSON-RPC answer stay with the one request they happened to."""
 
     def __init__(self, config: ServerConfig, on_lost: OnLost, on_suspect: OnLost) -> None:
@@ -63,6 +62,7 @@ class _Client(httpx2.AsyncClient):
                 await self.delete(url, headers=self._session)
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request; a POST that gets no JSON-RPC answer gets one of ours, which says why."""
         if request.method != "POST":
             return await super().send(request, **options)
         body = _body(await request.aread())
@@ -71,7 +71,7 @@ class _Client(httpx2.AsyncClient):
             reason = await self._problem(request, response, body)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             self._on_suspect()
-            return _failure(request, body, f"cannot reach {_origin(request)}: {describe(error)}", may_have_run=False)
+            return _failure(request, body, f"cannot reach {origin(request)}: {describe(error)}", may_have_run=False)
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             self._on_suspect()
             return _failure(request, body, f"the HTTP connection failed: {describe(error)}", may_have_run=True)
@@ -100,16 +100,16 @@ class _Client(httpx2.AsyncClient):
             await _mend_event_stream(response)
             return None
         content = await response.aread()
-        frame = _json(content)
+        frame = parsed(content)
         if not _is_answer(frame):
-            return _excerpt(response, content)
+            return excerpt(response, content)
         # A whole JSON-RPC answer, whatever the content type and mostly whatever the status.
         if not response.is_success:
             if response.status_code in (401, 403) or "error" not in frame:
-                return _excerpt(response, content)
+                return excerpt(response, content)
             if "mcp-session-id" in request.headers:
                 if response.status_code == 404:
-                    return _excerpt(response, content)
+                    return excerpt(response, content)
                 self._on_suspect()
         if frame.get("id") is None and "error" in frame:
             frame["id"] = body["id"]  # refused before its id was read
@@ -128,22 +128,24 @@ def _is_answer(message: object) -> TypeGuard[dict[str, Any]]:
 
 
 def _body(content: bytes) -> dict[str, Any]:
-    value = _json(content)
+    value = parsed(content)
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
-def _json(content: bytes) -> object:
+def parsed(content: bytes) -> object:
+    """The JSON value that a body holds; None where it holds none."""
     try:
         return json.loads(content.decode("utf-8-sig", "replace"))
     except (ValueError, RecursionError):
         return None
 
 
-def _origin(request: httpx2.Request) -> str:
+def origin(request: httpx2.Request) -> str:
+    """Scheme, host and port of a request: what an error may show of its address."""
     return f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace')}"
 
 
-def _excerpt(response: httpx2.Response, content: bytes) -> str:
+def excerpt(response: httpx2.Response, content: bytes) -> str:
     """Status and a short, tag-free excerpt: no HTML page ever reaches a model."""
     text = one_line(_TAGS.sub(" ", content[:4096].decode("utf-8", "replace")))
     said = f": {shorten(text, 160)}" if text else ", empty body"
@@ -202,7 +204,6 @@ class _Streams:
         self._peer = peer
         self._send, self._outbox = anyio.create_memory_object_stream[SessionMessage](math.inf)
         self._short = anyio.Event()
-        self._version: str | None = None
 
     def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
         model: types.JSONRPCMessage
@@ -286,7 +287,7 @@ async def open_http(config: ServerConfig, peer: Peer, on_lost: OnLost, on_suspec
     """
     assert config.url is not None
     async with (
-        _Client(config, on_lost, on_suspect) as client,
+        HttpClient(config, on_lost, on_suspect) as client,
         streamable_http_client(
             config.url, http_client=client, max_sse_event_size=SSE_MAX_EVENT, terminate_on_close=False
         ) as (read, write),
@@ -303,101 +304,3 @@ async def open_http(config: ServerConfig, peer: Peer, on_lost: OnLost, on_suspec
             await client.end_session(config.url)
             streams.close()
             tasks.cancel_scope.cancel()
-
-
-class _SseLink:
-    """The write side of the legacy transport: each message is a POST to the endpoint the server named."""
-
-    def __init__(self, client: _Client, peer: Peer, endpoint: str, tasks: anyio.abc.TaskGroup) -> None:
-        self._client, self._peer, self._endpoint, self._tasks = client, peer, endpoint, tasks
-
-    def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
-        self._tasks.start_soon(self._post, message, dict(headers or {}))
-
-    @property
-    def congested(self) -> bool:
-        return False
-
-    async def drain(self) -> None:
-        pass
-
-    async def _post(self, message: dict[str, Any], headers: dict[str, str]) -> None:
-        try:
-            response = await httpx2.AsyncClient.send(
-                self._client, self._client.build_request("POST", self._endpoint, json=message, headers=headers)
-            )
-        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            self._peer.fail(message.get("id"), f"cannot reach the server: {describe(error)}", may_have_run=False)
-            return
-        except httpx2.TransportError as error:
-            self._peer.fail(message.get("id"), f"the HTTP connection failed: {describe(error)}")
-            return
-        if not response.is_success and "method" in message:
-            self._peer.fail(
-                message.get("id"), _excerpt(response, response.content), may_have_run=response.status_code >= 500
-            )
-            if response.status_code in (404, 410):
-                self._peer.close("the server has forgotten our session")
-
-
-@asynccontextmanager
-async def open_sse(config: ServerConfig, peer: Peer, on_lost: OnLost, on_suspect: OnLost) -> AsyncGenerator[None]:
-    """Attach `peer` to a server of the legacy HTTP+SSE transport (2024-11-05).
-
-    The SDK's own client limits an event to 1 MiB and serialises all posts, so this is ours.
-
-    Raises:
-        ConnectError: no event stream, or one that names no endpoint.
-    """
-    assert config.url is not None
-    async with _Client(config, on_lost, on_suspect) as client:
-        request = client.build_request(
-            "GET", config.url, headers={"accept": "text/event-stream", "cache-control": "no-store"}
-        )
-        try:
-            response = await client.send(request, stream=True, follow_redirects=True)
-        except httpx2.TransportError as error:
-            raise ConnectError(f"cannot reach {_origin(request)}: {describe(error)}") from None
-        try:
-            kind = response.headers.get("content-type", "")
-            if not response.is_success or not kind.startswith("text/event-stream"):
-                reason = _excerpt(response, await response.aread())
-                raise ConnectError(f"no event stream: {reason}", permanent=response.status_code in (401, 403, 404, 405))
-            events = aiter(httpx2.EventSource(response, max_event_size=SSE_MAX_EVENT))
-            endpoint = await _endpoint(str(response.url), events)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_read_events, events, peer)
-                peer.attach(_SseLink(client, peer, endpoint, tasks))
-                try:
-                    yield
-                finally:
-                    peer.close("the proxy closed the connection")
-                    tasks.cancel_scope.cancel()
-        finally:
-            with anyio.move_on_after(1, shield=True):
-                await response.aclose()
-
-
-async def _endpoint(base: str, events: AsyncIterator[httpx2.ServerSentEvent]) -> str:
-    async for event in events:
-        if event.event == "endpoint":
-            endpoint = urljoin(base, event.data)
-            if urlsplit(endpoint)[:2] != urlsplit(base)[:2]:
-                raise ConnectError(f"the server names an endpoint of another origin: {endpoint}", permanent=True)
-            return endpoint
-    raise ConnectError("the event stream ended without naming an endpoint")
-
-
-async def _read_events(events: AsyncIterator[httpx2.ServerSentEvent], peer: Peer) -> None:
-    reason = "the server closed the event stream"
-    try:
-        async for event in events:
-            if event.event == "message" and event.data:
-                message = _json(event.data.encode("utf-8", "replace"))
-                if not peer.receive(message):
-                    log.warning(
-                        "server %r: an event that is not MCP: %s", peer.server, shorten(one_line(event.data[:400]), 200)
-                    )
-    except (httpx2.TransportError, httpx2.StreamError, httpx2.SSEError) as error:
-        reason = f"the event stream failed: {describe(error)}"
-    peer.close(reason)

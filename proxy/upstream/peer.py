@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 METHOD_NOT_FOUND = -32601
 INTERNAL_ERROR = -32603
 
-Notification = dict[str, Any]
 OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
 """Gets the params of a `notifications/progress` as they came, still under our own token."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from proxy.caller import Origin
+from proxy.caller import CLIENT_REQUESTS, LOG_LEVELS, Origin
 from proxy.config import ServerConfig
 from proxy.errors import RpcError
 from proxy.text import one_line, shorten
@@ -28,7 +28,6 @@ CAPABILITIES: Mapping[str, str] = {
 FULL: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
 CLIENT_WAIT = 1.0
 """Seconds that a connection waits for its only client to say what it can do, before it tells the server."""
-LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
 class Clients:
@@ -85,7 +84,7 @@ class Questions:
 
     def allowed(self, capabilities: Mapping[str, Any]) -> dict[str, Any]:
         """What of a client's capabilities this server may know of, by its `client_requests`."""
-        asks = set(CAPABILITIES.values()) - set(self._config.client_requests)
+        asks = set(CLIENT_REQUESTS) - set(self._config.client_requests)
         return {name: value for name, value in capabilities.items() if name not in asks}
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,6 +128,6 @@ def _wanted(level: object, origin: Origin) -> bool:
     if least is None:
         return not origin.stateless
     try:
-        return LEVELS.index(str(level)) >= LEVELS.index(least)
+        return LOG_LEVELS.index(str(level)) >= LOG_LEVELS.index(least)
     except ValueError:
         return True

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import ROOT, Place
+from harness import ROOT, Daemon, Place
 
 FOREIGN = ROOT / ".cache" / "foreign"
 
@@ -30,6 +30,13 @@ def shared_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     made = Place(tmp_path_factory.mktemp("shared"))
     yield made
     made.clear()
+
+
+@pytest.fixture(scope="module")
+def daemon(shared_place: Place, config: Path) -> Iterator[Daemon]:
+    """A daemon of one module, with that module's `config`."""
+    with Daemon(shared_place, "--config", str(config)) as running:
+        yield running
 
 
 def foreign(part: str) -> Path:

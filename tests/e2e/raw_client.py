@@ -7,13 +7,14 @@ import json
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
-from harness import PATIENCE, Lines, Place
+from harness import PATIENCE, Daemon, Lines, Place, proxy
 
 OLD, MODERN = "2024-11-05", "2026-07-28"
 ERAS = (OLD, MODERN)
@@ -216,3 +217,11 @@ def http(url: str, era: str = OLD, headers: Mapping[str, str] | None = None) -> 
     with client.http:
         client.handshake()
         yield client
+
+
+def connected(way: tuple[str, str], place: Place, config: Path, daemon: Daemon) -> AbstractContextManager[RawClient]:
+    """A client over one (transport, era): of a proxy of its own over stdio, of the daemon over HTTP."""
+    transport, era = way
+    if transport == "stdio":
+        return stdio(place, proxy("--config", str(config)), era)
+    return http(daemon.url, era)

@@ -23,7 +23,7 @@ from harness import (
     until,
 )
 from mcp import Client
-from raw_client import CLIENT, ERAS, MODERN, HttpClient, RawClient, StdioClient, events, http, stdio
+from raw_client import CLIENT, ERAS, MODERN, HttpClient, RawClient, StdioClient, connected, events, http, stdio
 
 UPSTREAMS = ("raw-stdio", "sdk-stdio", "sdk-http", "sdk-http-legacy", "sdk-sse")
 WAYS = list(product(("stdio", "http"), ERAS))
@@ -79,20 +79,10 @@ def config(shared_place: Place, ledger: Ledger) -> Iterator[Path]:
         yield shared_place.config(servers, first_list_wait=PATIENCE)
 
 
-@pytest.fixture(scope="module")
-def daemon(shared_place: Place, config: Path) -> Iterator[Daemon]:
-    with Daemon(shared_place, "--config", str(config)) as running:
-        yield running
-
-
 @pytest.fixture(params=WAYS, ids=["-".join(way) for way in WAYS], scope="module")
 def client(request: pytest.FixtureRequest, shared_place: Place, config: Path, daemon: Daemon) -> Iterator[RawClient]:
-    transport, era = request.param
-    connect: AbstractContextManager[RawClient] = (
-        stdio(shared_place, proxy("--config", str(config)), era) if transport == "stdio" else http(daemon.url, era)
-    )
-    with connect as connected:
-        yield connected
+    with connected(request.param, shared_place, config, daemon) as client:
+        yield client
 
 
 @pytest.mark.parametrize("bridge", [True, False], ids=["tool_call", "direct"])

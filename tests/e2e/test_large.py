@@ -3,12 +3,11 @@
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from harness import BRIDGE, PATIENCE, Daemon, Place, http_server, proxy, text_of
-from raw_client import MODERN, OLD, RawClient, http, stdio
+from harness import BRIDGE, PATIENCE, Daemon, Place, http_server, text_of
+from raw_client import MODERN, OLD, RawClient, connected
 
 WAYS = [("stdio", OLD), ("http", OLD), ("http", MODERN)]
 LARGE = [sys.executable, "-P", "-m", "proxy.demo.cloudflare"]
@@ -24,20 +23,10 @@ def config(shared_place: Place) -> Iterator[Path]:
         yield shared_place.config(servers, first_list_wait=PATIENCE)
 
 
-@pytest.fixture(scope="module")
-def daemon(shared_place: Place, config: Path) -> Iterator[Daemon]:
-    with Daemon(shared_place, "--config", str(config)) as running:
-        yield running
-
-
 @pytest.fixture(params=WAYS, ids=["-".join(way) for way in WAYS], scope="module")
 def client(request: pytest.FixtureRequest, shared_place: Place, config: Path, daemon: Daemon) -> Iterator[RawClient]:
-    transport, era = request.param
-    connect: AbstractContextManager[RawClient] = (
-        stdio(shared_place, proxy("--config", str(config)), era) if transport == "stdio" else http(daemon.url, era)
-    )
-    with connect as connected:
-        yield connected
+    with connected(request.param, shared_place, config, daemon) as client:
+        yield client
 
 
 @pytest.mark.parametrize("server", ["big-stdio", "big-http"])

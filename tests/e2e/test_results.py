@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Daemon, Place, proxy, python_server, text_of
-from raw_client import ERAS, MODERN, RawClient, http, stdio
+from harness import Daemon, Place, python_server, text_of
+from raw_client import ERAS, MODERN, RawClient, connected
 
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 RICH: dict[str, Any] = {
@@ -57,21 +56,11 @@ def config(shared_place: Place) -> Path:
     return shared_place.config({"raw": python_server("raw_server", str(folder))})
 
 
-@pytest.fixture(scope="module")
-def daemon(shared_place: Place, config: Path) -> Iterator[Daemon]:
-    with Daemon(shared_place, "--config", str(config)) as running:
-        yield running
-
-
 @pytest.fixture(params=WAYS, ids=["-".join(way) for way in WAYS], scope="module")
 def client(request: pytest.FixtureRequest, shared_place: Place, config: Path, daemon: Daemon) -> Iterator[RawClient]:
     """A raw client of each era over each transport."""
-    transport, era = request.param
-    connect: AbstractContextManager[RawClient] = (
-        stdio(shared_place, proxy("--config", str(config)), era) if transport == "stdio" else http(daemon.url, era)
-    )
-    with connect as connected:
-        yield connected
+    with connected(request.param, shared_place, config, daemon) as client:
+        yield client
 
 
 def expected(result: dict[str, Any], era: str) -> dict[str, Any]:
