@@ -135,7 +135,8 @@ class Dispatcher:
         # Checked again here, so that no way of building a view can ever let a denied tool through.
         denied = any(fnmatchcase(tool.name, glob) for glob in self._servers[tool.server].deny)
         if denied or (self._gate is not None and self._gate.denies(tool, caller)):
-            raise Refused(unknown_name(view, NotFound(name), self._bridge.search_name))
+            # Nothing of the view is told: it shows what it should not.
+            raise Refused(unknown_name(Catalog(), NotFound(name), self._bridge.search_name))
         return tool
 
     def _mode(self, tool: Tool) -> Validate:

@@ -1,0 +1,86 @@
+"""The path of a call: what is denied, how an upstream's errors come out, and that nothing is sent where we refuse."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from proxy.arguments import direct
+from proxy.caller import Caller
+from proxy.catalog import Catalog, make_server
+from proxy.config import ServerConfig, ToolSearchConfig
+from proxy.dispatch import Dispatcher
+from proxy.errors import RpcError, UpstreamFailure
+from proxy.tool import Tool
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+class Upstream:
+    """Takes calls down, and does with them what the test says."""
+
+    def __init__(self, outcome: dict[str, Any] | Exception) -> None:
+        self.outcome, self.calls = outcome, list[tuple[str, Any]]()
+
+    async def call_tool(
+        self, tool: Tool, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any], caller: Caller
+    ) -> dict[str, Any]:
+        self.calls.append((tool.name, arguments))
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+def house(outcome: dict[str, Any] | Exception, **config: Any) -> tuple[Dispatcher, Catalog, Upstream]:
+    server, upstream = ServerConfig("s", "stdio", **config), Upstream(outcome)
+    catalog = Catalog([make_server(ServerConfig("s", "stdio"), [{"name": "add", "inputSchema": SCHEMA}])])
+    return Dispatcher(upstream, {"s": server}, ToolSearchConfig()), catalog, upstream
+
+
+async def call(
+    dispatcher: Dispatcher, catalog: Catalog, name: str = "s__add", *, bridge: bool = True
+) -> dict[str, Any]:
+    return await dispatcher.call(catalog, direct(name, {"n": 1}), {}, Caller(bridge=bridge))
+
+
+def text(result: dict[str, Any]) -> str:
+    assert result["isError"] is True
+    return result["content"][0]["text"]
+
+
+async def test_a_denied_tool_is_refused_even_in_a_view_that_shows_it() -> None:
+    """The view leaves denied tools out; whatever makes a view in future, dispatch does not let them through."""
+    dispatcher, catalog, upstream = house({"content": []}, deny=("add",))
+    refused = text(await call(dispatcher, catalog))
+    assert upstream.calls == []
+    assert refused.replace("s__add", "X") == text(await call(dispatcher, Catalog(), "s__gone")).replace("s__gone", "X")
+
+
+async def test_an_upstreams_error_stays_one_for_a_direct_call_and_is_a_result_through_the_bridge() -> None:
+    dispatcher, catalog, _ = house(RpcError(-32602, "no such path", {"field": "path"}))
+    with pytest.raises(RpcError) as raised:
+        await call(dispatcher, catalog, bridge=False)
+    assert (raised.value.code, raised.value.message, raised.value.data) == (-32602, "no such path", {"field": "path"})
+    said = text(await call(dispatcher, catalog))
+    assert all(part in said for part in ("'s'", "'add'", "no such path", "-32602", '{"field": "path"}'))
+
+
+@pytest.mark.parametrize("bridge", [True, False])
+async def test_an_error_that_asks_something_of_the_client_passes_unchanged(bridge: bool) -> None:
+    dispatcher, catalog, _ = house(RpcError(-32042, "sign in", {"elicitations": []}))
+    with pytest.raises(RpcError, match="sign in"):
+        await call(dispatcher, catalog, bridge=bridge)
+
+
+@pytest.mark.parametrize(("ran", "advice"), [(True, "may have run"), (False, "did not run")])
+async def test_a_failure_says_whether_the_call_may_have_run(ran: bool, advice: str) -> None:
+    dispatcher, catalog, _ = house(UpstreamFailure("s", "it crashed", may_have_run=ran))
+    for bridge in (True, False):
+        said = text(await call(dispatcher, catalog, bridge=bridge))
+        assert "it crashed" in said and advice in said
+
+
+async def test_arguments_that_do_not_fit_are_never_sent() -> None:
+    dispatcher, catalog, upstream = house({"content": []})
+    assert "n" in text(await dispatcher.call(catalog, direct("s__add", {"n": "x"}), {}, Caller(bridge=True)))
+    assert upstream.calls == []

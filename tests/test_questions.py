@@ -1,0 +1,103 @@
+"""What a server asks for in the middle of a call: to the one client whose call it is, or declined at once."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from proxy.config import ServerConfig
+from proxy.errors import RpcError
+from proxy.upstream.questions import Clients, Questions
+
+ELICIT = "elicitation/create"
+
+
+class Someone:
+    """A client that answers every question with its name."""
+
+    def __init__(self, name: str, *, can: bool = True, stateless: bool = False, level: str | None = None) -> None:
+        self.name, self.stateless, self.log_level = name, stateless, level
+        self.key: object = object()
+        self.capabilities: Mapping[str, Any] = {"elicitation": {}, "roots": {}} if can else {}
+        self.heard: list[Any] = []
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        return {"by": self.name, "asked": method, **params}
+
+    async def say(self, method: str, params: Mapping[str, Any]) -> None:
+        self.heard.append(params["data"])
+
+
+def questions(clients: Clients | None = None, **config: Any) -> Questions:
+    return Questions(ServerConfig("s", "stdio", **config), clients or Clients(None), lambda text: text)
+
+
+async def test_a_question_reaches_the_client_whose_call_is_in_flight() -> None:
+    asked, ada = questions(), Someone("ada")
+    with asked.call_of(ada), asked.call_of(ada):
+        assert await asked.answer(ELICIT, {"message": "?"}) == {"by": "ada", "asked": ELICIT, "message": "?"}
+
+
+@pytest.mark.parametrize(
+    ("origins", "why"),
+    [
+        ([], "not exactly one client"),
+        ([Someone("ada"), Someone("bob")], "not exactly one client"),
+        ([None], "not exactly one client"),
+        ([Someone("ada", can=False)], "does not support elicitation"),
+        ([Someone("ada", stateless=True)], "cannot be asked"),
+    ],
+)
+async def test_a_question_is_declined_at_once_where_nobody_or_not_one_can_answer(
+    origins: list[Someone | None], why: str
+) -> None:
+    asked = questions()
+    with ExitStack() as calls:
+        for origin in origins:
+            calls.enter_context(asked.call_of(origin))
+        with pytest.raises(RpcError, match=why):
+            await asked.answer(ELICIT, {})
+
+
+async def test_what_is_not_a_question_for_clients_or_not_allowed_is_no_method() -> None:
+    asked, ada = questions(), Someone("ada")
+    with asked.call_of(ada):
+        for method in ("roots/list", "made/up"):  # roots only where `client_requests` names them
+            with pytest.raises(RpcError, match="Method not found"):
+                await asked.answer(method, {})
+    allowed = questions(client_requests=("roots",))
+    with allowed.call_of(ada):
+        assert (await allowed.answer("roots/list", {}))["by"] == "ada"
+
+
+async def test_without_a_call_the_only_stdio_client_is_asked() -> None:
+    clients, ada = Clients(1), Someone("ada")
+    asked = questions(clients)
+    clients.is_there(ada)
+    assert (await asked.answer(ELICIT, {}))["by"] == "ada"
+    assert await asked.declared() == {"elicitation": {}}
+
+
+async def test_what_is_declared_follows_from_who_may_call() -> None:
+    assert await questions(Clients(0)).declared() == {}
+    assert set(await questions(Clients(None)).declared()) == {"elicitation", "sampling"}
+    assert set(await questions(Clients(None), client_requests=()).declared()) == set()
+
+
+async def test_a_log_message_goes_to_the_client_of_the_call_and_to_nobody_else() -> None:
+    asked, ada, bob = questions(), Someone("ada", level="warning"), Someone("bob")
+    with asked.call_of(ada):
+        await asked.log_message({"level": "info", "data": "little"})
+        await asked.log_message({"level": "error", "data": "much"})
+        with asked.call_of(bob):
+            await asked.log_message({"level": "error", "data": "whose?"})
+    assert ada.heard == ["much"] and bob.heard == []
+
+
+async def test_a_stateless_client_gets_log_messages_only_where_it_asked_for_them() -> None:
+    asked, silent, keen = questions(), Someone("a", stateless=True), Someone("b", stateless=True, level="debug")
+    for client in (silent, keen):
+        with asked.call_of(client):
+            await asked.log_message({"level": "info", "data": "x"})
+    assert silent.heard == [] and keen.heard == ["x"]
