@@ -23,7 +23,8 @@ from proxy.catalog import Catalog, NotFound
 from proxy.config import Settings
 from proxy.dispatch import Dispatcher, error_result, failed
 from proxy.errors import ConfigError, Refused, UpstreamFailure
-from proxy.guard import Gate, needed
+from proxy.forward import Forwarder
+from proxy.guard import Base, Gate, needed
 from proxy.hosts import HostRow
 from proxy.listing import Listing
 from proxy.offers import Offers
@@ -89,7 +90,10 @@ class App:
         configs = {s.key: s for s in settings.servers}
         if self.gate is not None:
             configs |= self.gate.servers()
+        self.base = self.gate.base if self.gate is not None else Base(settings)
+        """Makes what exists for anyone: its texts are clean also where nothing is guarded."""
         self.dispatcher = Dispatcher(self.fleet, configs, search, self.gate)
+        self._forwarder = Forwarder(self.fleet, self.gate)
         self.server = ProxyServer(self)
         self._counts = Counts(self._snapshot.load_counts() if search.tokenizer == "o200k" else None)
         self.semantics: Semantics | None = None
@@ -102,9 +106,9 @@ class App:
         self._dirty.set()
         self._counted = anyio.Event()
         """Set while every text of the current catalog has its exact count, or never will."""
-        self._base: tuple[Catalog, object, Catalog] | None = None
+        base, fleet = self.base, self.fleet
         self._shared = Shared(
-            settings, self._everything, lambda: self.fleet.offers, scopes, self._counts, self.semantics
+            settings, self._everything, lambda: base.offers(fleet.offers), scopes, self._counts, self.semantics
         )
         self._views: dict[Scope, View] = {}
         for name in settings.profiles if clients is None else ():
@@ -217,13 +221,8 @@ class App:
     # What clients see.
 
     def _everything(self) -> Catalog:
-        """What exists for anyone: all that the servers list and the lock lets through."""
-        catalog = self.fleet.catalog
-        if self.gate is None:
-            return catalog
-        if self._base is None or self._base[0] is not catalog or self._base[1] is not self.gate.locked:
-            self._base = (catalog, self.gate.locked, self.gate.scopes.base(catalog))
-        return self._base[2]
+        """The tools that exist for anyone."""
+        return self.base.catalog(self.fleet.catalog)
 
     def view(self, scope: Scope | None = None) -> View:
         """What the callers of a scope are shown; None: of those that show nothing else."""
@@ -330,6 +329,14 @@ class App:
         except UpstreamFailure as failure:
             return error_result(f"Tool {request.name!r}: {failed(failure)}")
         return await self.dispatcher.call(view.catalog, request, meta, caller)
+
+    async def forward(
+        self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
+    ) -> dict[str, Any]:
+        """Read a resource, get a prompt or complete a reference, as `server` is asked to."""
+        caller = caller if caller.access is not None else replace(caller, access=self._access)
+        offers = self.view(caller.access.scope if caller.access is not None else None).offers
+        return await self._forwarder.request(offers, method, params, meta, caller)
 
     async def _found(self, name: str, arguments: Any, view: View, caller: Caller) -> dict[str, Any]:
         """The answer of search or describe, which need the lists that were never seen."""

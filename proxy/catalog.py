@@ -7,6 +7,7 @@ What a caller may see is a `view`, which is a Catalog too.
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -21,6 +22,9 @@ log = logging.getLogger(__name__)
 
 TOPIC = 240
 """Characters of a topic that the server says of itself; what the person configured is kept whole."""
+
+_ESCAPED = re.compile(r"\\[ubf]|\x7f")
+"""What JSON text has where a string is not plain ASCII, or holds a control character other than a line break or tab."""
 
 SEPARATORS = (".", "/", ":", "__")
 """What models put between server and raw name."""
@@ -48,6 +52,8 @@ class Server:
     hash: str = ""
     by_name: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """Raw name -> tool."""
+    odd: frozenset[str] = frozenset()
+    """Raw names of tools that are not plain ASCII, and so may hold characters that nobody sees."""
     about: tuple[str | None, str | None] = (None, None)
     """What the server says of itself, as sent: its instructions (shown to nobody) and `serverInfo.description`."""
 
@@ -104,9 +110,13 @@ def make_server(
     searched = (*config.aliases, "", *config.keywords, "", instructions or "")
     for part in (config.key, topic or "", known, *searched, *sorted(denied)):
         digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
+    odd: list[str] = []
     for tool in ordered:
         digest.update(b"eager" if tool.eager else b"lazy")
-        digest.update(json.dumps(tool.raw, sort_keys=True, separators=(",", ":")).encode())
+        text = json.dumps(tool.raw, sort_keys=True, separators=(",", ":"))
+        digest.update(text.encode())
+        if _ESCAPED.search(text):
+            odd.append(tool.name)
     return Server(
         key=config.key,
         tools=ordered,
@@ -119,6 +129,7 @@ def make_server(
         denied=frozenset(denied),
         hash=digest.hexdigest(),
         by_name={t.name: t for t in ordered},
+        odd=frozenset(odd),
         about=(instructions, info_description),
     )
 

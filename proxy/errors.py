@@ -3,10 +3,11 @@
     NarrowWaistError
     ├── ConfigError        the configuration cannot be used; the command line prints it and exits 2
     ├── RpcError           an upstream's JSON-RPC error, exactly as it came (code, message, data)
+    ├── NotOffered         there is no resource, prompt or reference of that name, for this caller
     ├── Refused            we will not make this call; the text teaches the model what to do instead
     └── UpstreamFailure    an upstream did not answer (down, timed out, crashed, malformed answer)
 
-`server.py` and `dispatch.py` turn the last three into what the client sees; nothing else catches them.
+`server.py` and `dispatch.py` turn the last four into what the client sees; nothing else catches them.
 """
 
 from typing import Any
@@ -28,6 +29,10 @@ class RpcError(NarrowWaistError):
         self.code = code
         self.message = message
         self.data = data
+
+
+class NotOffered(NarrowWaistError):
+    """Raised where a caller names a resource, a prompt or a reference that does not exist for them."""
 
 
 class Refused(NarrowWaistError):

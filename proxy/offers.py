@@ -5,10 +5,10 @@ servers list the same URI does the later one's get a prefix. Prompts are named l
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, cast
 from urllib.parse import quote
 
 from proxy.tool import public_name
@@ -17,6 +17,13 @@ PREFIX = "narrow-waist:"
 """Scheme of a URI that is prefixed with its server's key: `narrow-waist:<server>/<uri>`."""
 
 Raw = Mapping[str, Any]
+Kind = Literal["resource", "prompt", "completion"]
+KINDS: Mapping[str, Kind] = {
+    "resources/read": "resource",
+    "prompts/get": "prompt",
+    "completion/complete": "completion",
+}
+"""The requests that have a target among what servers offer."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,9 @@ class Offers:
 
     def __init__(self, offers: Iterable[Offer] = ()) -> None:
         self._offers = tuple(sorted(offers, key=lambda o: o.server))
+
+    def __iter__(self) -> Iterator[Offer]:
+        return iter(self._offers)
 
     def of(self, keep: Callable[[str], bool]) -> "Offers":
         """The offers of the servers whose keys `keep` accepts, as if there were no others."""
@@ -125,6 +135,44 @@ class Offers:
                 if key == name:
                     bare.append((offer.server, key))
         return bare[0] if len(bare) == 1 else None
+
+    def target(self, method: str, params: Raw) -> "Target | None":
+        """What a request of a client means: a resource to read, a prompt to get, a reference to complete."""
+        if method == "resources/read":
+            uri: str = params["uri"]
+            return _target("resource", uri, self.owner(uri), lambda raw: {"uri": raw})
+        if method == "prompts/get":
+            name: str = params["name"]
+            given = {"arguments": params["arguments"]} if params.get("arguments") is not None else {}
+            return _target("prompt", name, self.prompt(name), lambda raw: {"name": raw, **given})
+        given_ref = params.get("ref")
+        ref: Raw = cast(Raw, given_ref) if isinstance(given_ref, Mapping) else {}
+        is_prompt = ref.get("type") == "ref/prompt"
+        key = "name" if is_prompt else "uri"
+        wanted = str(ref.get(key))
+        found = self.prompt(wanted) if is_prompt else self.template_owner(wanted) or self.owner(wanted)
+        rest = {k: v for k, v in params.items() if k != "_meta"}
+        return _target("completion", wanted, found, lambda raw: {**rest, "ref": {**ref, key: raw}})
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a request goes that is not a call of a tool."""
+
+    kind: Kind
+    server: str
+    name: str
+    """Its name (of a resource its URI, of a completion what is completed) as the server knows it."""
+    public_name: str
+    """The same as the client knows it."""
+    params: Raw
+    """For the server."""
+
+
+def _target(
+    kind: Kind, wanted: str, found: tuple[str, str] | None, params: Callable[[str], dict[str, Any]]
+) -> Target | None:
+    return Target(kind, found[0], found[1], wanted, params(found[1])) if found is not None else None
 
 
 def prefixed(server: str, uri: str) -> str:

@@ -18,7 +18,7 @@ LAYERS = [
     {"view"},
     {"serving", "upstream", "demo"},
     {"server"},
-    {"bridge", "dispatch", "semantics"},
+    {"bridge", "dispatch", "forward", "semantics"},
     {"listing", "search", "arguments", "guard", "eager"},
     {"catalog", "signature", "offers"},
     {"tool", "text", "config", "tokens", "masking"},

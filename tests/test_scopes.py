@@ -101,7 +101,7 @@ def test_what_a_scope_hides_might_as_well_not_exist(
 ) -> None:
     config = read(tmp_path, root)
     assert config.guard is not None
-    scopes = Scopes(config, Policy(config.guard), lambda: None)
+    scopes = Scopes(config, Policy(config.guard))
     everything = catalog(config, tools)
     view = scopes.view(everything, scope)
     kept = {(tool.server, tool.name) for tool in view.tools}
@@ -116,7 +116,7 @@ def test_what_a_scope_hides_might_as_well_not_exist(
 def test_a_profile_that_is_gone_leaves_nothing(tmp_path: Path) -> None:
     config = read(tmp_path, {"profiles": {"one": {}}, "guard": {}})
     assert config.guard is not None
-    scopes = Scopes(config, Policy(config.guard), lambda: None)
+    scopes = Scopes(config, Policy(config.guard))
     everything = catalog(config, {"alpha": {"page": {}}})
     assert scopes.view(everything, ("one",)).tools and not scopes.view(everything, ("removed",)).servers
 
@@ -127,7 +127,7 @@ def test_resources_belong_to_whoever_holds_the_server_whole(tmp_path: Path) -> N
         "profiles": {"one": {"enabled": ["whole", "some"]}, "two": {"disabled": ["whole"]}},
     }
     config = read(tmp_path, root)
-    scopes = Scopes(config, Policy.__new__(Policy), lambda: None)
+    scopes = Scopes(config, Policy.__new__(Policy))
     offers = Offers(
         Offer(key, ({"uri": "file:///same"}, {"uri": f"file:///{key}"}), (), ({"name": "p"},))
         for key in ("alpha", "beta")

@@ -34,6 +34,7 @@ def _wanted(entry: dict[str, Any], options: argparse.Namespace) -> bool:
 def _line(entry: dict[str, Any]) -> str:
     """One call in a line; what was kept is a caller's text, so nothing in it may move the cursor."""
     who = "/".join(str(entry[key]) for key in ("caller", "client", "profile") if entry.get(key))
-    tool = f"{entry.get('server') or '-'}/{entry.get('tool')}"
+    kind = str(entry.get("kind", "tool"))
+    tool = f"{'' if kind == 'tool' else kind + ' '}{entry.get('server') or '-'}/{entry.get(kind)}"
     parts = [str(entry.get("time")), who, tool, str(entry.get("risk") or "-"), str(entry.get("outcome"))]
     return shorten(one_line(f"{'  '.join(parts)}  {entry.get('ms')} ms  {entry.get('received')} chars"), 400)

@@ -51,9 +51,9 @@ async def _check(config: Settings, options: argparse.Namespace) -> int:
                 tasks.start_soon(_tried, connection)
         await app.counted()
         listing = await app.listing()
-        guarded = app.gate.scopes.notes if app.gate is not None else {}
+        app.offers()  # what is found in them is noted
         rows = [
-            _row(c, app.catalog.servers[key], listing, guarded.get(key, ())) for key, c in app.fleet.connections.items()
+            _row(c, app.catalog.servers[key], listing, app.base.notes(key)) for key, c in app.fleet.connections.items()
         ]
         warnings = [*config.warnings, *(f"{s.key}: disabled" for s in config.servers if not s.enabled)]
         if options.json:

@@ -1,9 +1,11 @@
-"""Who may see and call what, and what is written down of it: nothing here runs unless it is configured.
+"""Who may see and call what, and what is written down of it: but for clean texts, nothing here runs unless configured.
 
-`scope` and `lock` make the catalog that a caller sees; `gate` is asked by `dispatch` at each stage of a call.
+`base` (with `lock` and `clean`) makes what exists for anyone, `scope` what a caller sees of it; `gate` is asked at each
+stage of a call (`dispatch`) and of every other request (`forward`).
 """
 
+from proxy.guard.base import Base
 from proxy.guard.gate import Gate, Permit, needed
 from proxy.guard.scope import Scopes
 
-__all__ = ["Gate", "Permit", "Scopes", "needed"]
+__all__ = ["Base", "Gate", "Permit", "Scopes", "needed"]

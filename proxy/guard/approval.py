@@ -23,6 +23,7 @@ import anyio
 from proxy.caller import Access, Caller, Origin
 from proxy.config import Risk
 from proxy.errors import Refused, RpcError
+from proxy.offers import Target
 from proxy.text import one_line, shorten
 from proxy.tool import Tool
 
@@ -46,6 +47,29 @@ class Permit:
     """A person has approved this call."""
 
 
+@dataclass(frozen=True)
+class Subject:
+    """What a person is asked about."""
+
+    name: str
+    """As the client knows it."""
+    question: str
+    """The text that the person sees; nothing that a server wrote about itself is in it."""
+
+    @classmethod
+    def of(cls, tool: Tool, risk: Risk, arguments: Mapping[str, Any]) -> "Subject":
+        """A call. The tool is named as its server names it."""
+        shown = shorten(one_line(json.dumps(arguments, ensure_ascii=False)), _ARGUMENTS)
+        text = f"Run {one_line(tool.name)} of {one_line(tool.server)} ({risk}) with the arguments {shown}?"
+        return cls(tool.public_name, text)
+
+    @classmethod
+    def of_offer(cls, target: Target) -> "Subject":
+        """A resource that is read, or a prompt that is got."""
+        shown = shorten(one_line(target.name), _ARGUMENTS)
+        return cls(target.public_name, f"Give the {target.kind} {shown} of {one_line(target.server)} to the client?")
+
+
 class Approvals:
     """The questions about calls, and their answers."""
 
@@ -56,7 +80,7 @@ class Approvals:
         self._used: dict[str, float] = {}
         """Nonce of an answer that was used -> until when it would have been good."""
 
-    async def ask(self, tool: Tool, risk: Risk, arguments: Mapping[str, Any], caller: Caller) -> Permit:
+    async def ask(self, subject: Subject, risk: Risk, arguments: Mapping[str, Any], caller: Caller) -> Permit:
         """Have the person decide.
 
         Raises:
@@ -65,21 +89,27 @@ class Approvals:
         origin = caller.origin
         if origin is None or "elicitation" not in origin.capabilities:
             raise Refused(
-                f"{tool.public_name} was not called: it is of the class {risk}, which has to be approved by a person, "
+                f"{subject.name} was not called: it is of the class {risk}, which has to be approved by a person, "
                 "and this client cannot ask one (it does not declare elicitation). Use a client that can, or have the "
                 "profile changed by whoever runs this proxy."
             )
-        question = _question(tool, risk, arguments)
+        question: dict[str, Any] = {
+            "message": subject.question,
+            "requestedSchema": {"type": "object", "properties": {}},
+        }
+        name = subject.name
         if not origin.stateless:
-            await self._live(tool, question, origin)
+            await self._live(name, question, origin)
             return Permit(caller, approved=True)
         if (found := self._read(caller.answers.get("requestState"))) is not None:
-            good = {"caller": _who(caller), "tool": tool.public_name, "arguments": _hash(arguments)}
+            good = {"caller": _who(caller), "tool": name, "arguments": _hash(arguments)}
             if all(found.get(key) == value for key, value in good.items()):
-                return self._resumed(tool, found, caller)
-        return Permit(caller, question=self._asked(tool, arguments, caller, question))
+                return self._resumed(name, found, caller)
+        return Permit(caller, question=self._asked(name, arguments, caller, question))
 
-    def carried(self, permit: Permit, tool: Tool, arguments: Mapping[str, Any], result: dict[str, Any]) -> Any:
+    def carried(
+        self, permit: Permit, name: str, arguments: Mapping[str, Any], result: dict[str, Any]
+    ) -> dict[str, Any]:
         """`result`, where it asks for input itself with its state inside ours."""
         if not permit.approved or result.get("resultType") != "input_required":
             return result
@@ -87,36 +117,36 @@ class Approvals:
         if origin is None or not origin.stateless:
             return result
         inner = {"inner": result["requestState"]} if "requestState" in result else {}
-        return {**result, "requestState": self._sign("approved", tool, arguments, permit.caller, inner)}
+        return {**result, "requestState": self._sign("approved", name, arguments, permit.caller, inner)}
 
-    async def _live(self, tool: Tool, question: Mapping[str, Any], origin: Origin) -> None:
+    async def _live(self, name: str, question: Mapping[str, Any], origin: Origin) -> None:
         answer: dict[str, Any] = {}
         try:
             with anyio.fail_after(self._timeout):
                 answer = await origin.ask(METHOD, question)
         except TimeoutError:
-            raise Refused(f"{tool.public_name} was not called: nobody approved it in {self._timeout:.0f} s.") from None
+            raise Refused(f"{name} was not called: nobody approved it in {self._timeout:.0f} s.") from None
         except RpcError as error:
-            raise Refused(f"{tool.public_name} was not called: the person could not be asked ({error}).") from None
-        _decided(tool, answer)
+            raise Refused(f"{name} was not called: the person could not be asked ({error}).") from None
+        _decided(name, answer)
 
     def _asked(
-        self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, question: Mapping[str, Any]
+        self, name: str, arguments: Mapping[str, Any], caller: Caller, question: Mapping[str, Any]
     ) -> dict[str, Any]:
         return {
             "resultType": "input_required",
             "inputRequests": {KEY: {"method": METHOD, "params": question}},
-            "requestState": self._sign("asked", tool, arguments, caller, {}),
+            "requestState": self._sign("asked", name, arguments, caller, {}),
         }
 
-    def _resumed(self, tool: Tool, state: Mapping[str, Any], caller: Caller) -> Permit:
+    def _resumed(self, name: str, state: Mapping[str, Any], caller: Caller) -> Permit:
         """The call that follows a question: ours, or the upstream's own."""
         responses = _mapping(caller.answers.get("inputResponses"))
         if state.get("stage") == "asked":
             nonce = str(state.get("nonce"))
             if nonce in self._used:
-                raise Refused(f"{tool.public_name} was not called: that approval has been used. Send the call anew.")
-            _decided(tool, _mapping(responses.get(KEY)))
+                raise Refused(f"{name} was not called: that approval has been used. Send the call anew.")
+            _decided(name, _mapping(responses.get(KEY)))
             self._use(nonce, float(state["until"]))
         own = {key: value for key, value in responses.items() if key != KEY}
         answers: dict[str, Any] = {"inputResponses": own} if own else {}
@@ -131,12 +161,12 @@ class Approvals:
         self._used[nonce] = until
 
     def _sign(
-        self, stage: str, tool: Tool, arguments: Mapping[str, Any], caller: Caller, more: Mapping[str, Any]
+        self, stage: str, name: str, arguments: Mapping[str, Any], caller: Caller, more: Mapping[str, Any]
     ) -> str:
         state = {
             "stage": stage,
             "caller": _who(caller),
-            "tool": tool.public_name,
+            "tool": name,
             "arguments": _hash(arguments),
             "until": self._clock() + self._timeout,
             "nonce": secrets.token_hex(8),
@@ -159,19 +189,10 @@ class Approvals:
         return hmac.new(self._key, body.encode(), hashlib.sha256).hexdigest()
 
 
-def _question(tool: Tool, risk: Risk, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What the person sees. The tool is named as its server names it; nothing that the server wrote is in it."""
-    shown = shorten(one_line(json.dumps(arguments, ensure_ascii=False)), _ARGUMENTS)
-    text = f"Run {one_line(tool.name)} of {one_line(tool.server)} ({risk}) with the arguments {shown}?"
-    return {"message": text, "requestedSchema": {"type": "object", "properties": {}}}
-
-
-def _decided(tool: Tool, answer: Mapping[str, Any]) -> None:
+def _decided(name: str, answer: Mapping[str, Any]) -> None:
     if answer.get("action") != "accept":
         word = "did not answer" if answer.get("action") == "cancel" or not answer else "declined"
-        raise Refused(
-            f"{tool.public_name} was not called: the person who was asked {word}. Do not try it again unasked."
-        )
+        raise Refused(f"{name} was not called: the person who was asked {word}. Do not try it again unasked.")
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -18,8 +18,9 @@ HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
 )
-_TEXTS = frozenset({"description", "title"})
-_DEPTH = 40
+_TEXTS = frozenset({"description", "title", "$comment"})
+_DEPTH = 60
+_CUT = "nested"
 
 
 def cleaned(tool: Tool) -> tuple[Tool, str]:
@@ -27,22 +28,34 @@ def cleaned(tool: Tool) -> tuple[Tool, str]:
 
     The Variation Selectors Supplement is in the range of the tags' plane: it too hides bytes in plain sight.
     """
-    text = json.dumps(tool.raw, ensure_ascii=False)
+    raw, said = cleaned_raw(tool.raw)
+    return (replace(tool, raw=raw) if raw is not tool.raw else tool), said
+
+
+def cleaned_raw(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """The same for the raw dict of anything that a server lists."""
+    text = json.dumps(raw, ensure_ascii=False)
     if HIDDEN.search(text) is None and "\\u00" not in text and "\\b" not in text and "\\f" not in text:
-        return tool, ""
+        return raw, ""
     found: Counter[str] = Counter()
-    raw = cast(Mapping[str, Any], _clean(tool.raw, found, depth=0, named=False))
-    left = sum(len(HIDDEN.findall(part)) for part in _strings(raw))
+    clean = cast(Mapping[str, Any], _clean(raw, found, depth=0, named=False))
+    left = sum(len(HIDDEN.findall(part)) for part in _strings(clean))
+    cut = found.pop(_CUT, 0)
     parts = [f"took out {n} {kind} character{'s' if n > 1 else ''}" for kind, n in sorted(found.items())]
+    if cut:
+        parts.append(f"took out what is nested deeper than {_DEPTH}, with hidden characters in it")
     if left:
         parts.append(f"has {left} hidden characters outside its descriptions, which stay")
-    return (replace(tool, raw=raw) if found else tool), "; ".join(parts)
+    return (clean if found or cut else raw), "; ".join(parts)
 
 
 def _clean(node: object, found: Counter[str], *, depth: int, named: bool) -> object:
     """`node` with clean texts; `named`: it is a mapping of names (properties), whose keys are not keywords."""
-    if depth > _DEPTH:
-        return node
+    if depth > _DEPTH and isinstance(node, Mapping | list):
+        if not any(HIDDEN.search(part) for part in _strings(cast(object, node))):
+            return cast(object, node)
+        found[_CUT] += 1
+        return {}  # as a schema: anything
     if isinstance(node, Mapping):
         fields = cast(Mapping[str, Any], node)
         return {key: _field(key, value, found, depth, named) for key, value in fields.items()}

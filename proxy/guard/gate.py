@@ -7,17 +7,21 @@ from typing import Any, cast
 from proxy.caller import Caller, Scope
 from proxy.config import GuardConfig, Settings
 from proxy.errors import ConfigError, Refused, UpstreamFailure
-from proxy.guard.approval import Approvals, Permit
+from proxy.guard.approval import Approvals, Permit, Subject
 from proxy.guard.audit import Audit
+from proxy.guard.base import Base
 from proxy.guard.lock import Lock, read_lock
-from proxy.guard.policy import Policy, idempotent
+from proxy.guard.policy import Policy, decided, idempotent
 from proxy.guard.rate import Rates
 from proxy.guard.scope import Scopes
 from proxy.guard.spill import CONFIG, SERVER, Spill
+from proxy.offers import Kind, Target
 from proxy.tool import Tool
 
 TRIES = 3
 """How often a call is sent at most where the person lets it be repeated."""
+_NAME = 128
+_OUTCOME = 300
 
 __all__ = ["Gate", "Permit"]
 
@@ -46,7 +50,8 @@ class Gate:
         self._stamp: tuple[int, int, int] | None = None
         self.look_at_lock()
         self.policy = Policy(self.config)
-        self.scopes = Scopes(settings, self.policy, lambda: self._lock)
+        self.base = Base(settings, lambda: self._lock)
+        self.scopes = Scopes(settings, self.policy)
         self._approvals = Approvals(self.config.ask_timeout)
         self._rates = Rates()
         limits = {s.key: s.max_result_chars for s in settings.servers if s.max_result_chars}
@@ -106,7 +111,8 @@ class Gate:
         profiles = self.scopes.profiles(_scope(caller))
         if self.policy.decision(tool, profiles) != "ask":
             return Permit(caller)
-        return await self._approvals.ask(tool, self.policy.risk(tool), arguments, caller)
+        risk = self.policy.risk(tool)
+        return await self._approvals.ask(Subject.of(tool, risk, arguments), risk, arguments, caller)
 
     def answers(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any] | None:
         """The result of a built-in tool; None for every other."""
@@ -120,7 +126,7 @@ class Gate:
 
     def bound(self, tool: Tool, arguments: Mapping[str, Any], result: dict[str, Any], permit: Permit) -> dict[str, Any]:
         """The result as the caller gets it."""
-        result = self._approvals.carried(permit, tool, arguments, result)
+        result = self._approvals.carried(permit, tool.public_name, arguments, result)
         return result if self._spill is None else self._spill.bounded(tool, result, _owner(permit.caller))
 
     def record(
@@ -138,21 +144,68 @@ class Gate:
         if self.audit is None:
             return
         entry: dict[str, Any] = {
-            "caller": (caller.access.name if caller.access is not None else None) or "local",
-            "client": caller.client,
-            "profile": "+".join(_scope(caller)) or None,
+            **_who(caller),
+            "kind": "tool",
             "server": tool.server if tool is not None else None,
-            "tool": tool.name if tool is not None else name[:128],
+            "tool": tool.name if tool is not None else name[:_NAME],
             "risk": self.policy.risk(tool) if tool is not None else None,
-            "outcome": outcome[:300],
+            "outcome": outcome[:_OUTCOME],
             "ms": round(seconds * 1e3, 1),
             "sent": 0 if arguments is None else len(json.dumps(arguments)),
-            "received": 0 if result is None else _size(result),
+            "received": 0 if result is None else _size(result.get("content"), result.get("structuredContent")),
         }
         if tries > 1:
             entry["tries"] = tries
         if self.audit.config.arguments and arguments is not None:
             entry["arguments"] = arguments
+        self.audit.write(entry)
+
+    # The same for resources, prompts and completions, which read by what they are. (`admit` is for all.)
+
+    def denies_offer(self, target: Target, caller: Caller) -> bool:
+        """Whether the caller may not see what the target's server offers."""
+        return not self.scopes.opens(target.server, _scope(caller))
+
+    async def ask_offer(self, target: Target, caller: Caller) -> Permit:
+        """Whether it may be sent; raises Refused."""
+        if decided("read", self.scopes.profiles(_scope(caller))) != "ask":
+            return Permit(caller)
+        if target.kind == "completion":  # made at every key; and no client can be asked with its result
+            raise Refused("Nothing is completed here: reading has to be approved by a person.")
+        return await self._approvals.ask(Subject.of_offer(target), "read", target.params, caller)
+
+    def carried(self, target: Target, result: dict[str, Any], permit: Permit) -> dict[str, Any]:
+        """The result as the caller gets it."""
+        return self._approvals.carried(permit, target.public_name, target.params, result)
+
+    def record_offer(
+        self,
+        kind: Kind,
+        target: Target | None,
+        name: str,
+        caller: Caller,
+        result: Mapping[str, Any] | None,
+        outcome: str,
+        seconds: float,
+    ) -> None:
+        """Write the line of a request that was no call."""
+        if self.audit is None:
+            return
+        parts: Mapping[str, Any] = result if result is not None else {}
+        content: Any = parts.get("contents", parts.get("messages", parts.get("completion")))
+        entry: dict[str, Any] = {
+            **_who(caller),
+            "kind": kind,
+            "server": target.server if target is not None else None,
+            kind: (target.name if target is not None else name)[:_NAME],
+            "risk": "read",
+            "outcome": outcome[:_OUTCOME],
+            "ms": round(seconds * 1e3, 1),
+            "sent": 0 if target is None else len(json.dumps(target.params)),
+            "received": _size(content, None),
+        }
+        if self.audit.config.arguments and target is not None:
+            entry["arguments"] = target.params
         self.audit.write(entry)
 
     # What is looked up in servers that are ours.
@@ -172,14 +225,23 @@ def _owner(caller: Caller) -> object:
     return (caller.access, caller.client, id(key) if key is not None else None)
 
 
-def _size(result: Mapping[str, Any]) -> int:
+def _who(caller: Caller) -> dict[str, Any]:
+    """What a line says of its caller."""
+    return {
+        "caller": (caller.access.name if caller.access is not None else None) or "local",
+        "client": caller.client,
+        "profile": "+".join(_scope(caller)) or None,
+    }
+
+
+def _size(content: object, structured: object) -> int:
     """Characters of a result, near enough: texts and data of its blocks, or its structured content."""
-    content = result.get("content")
     size = 0
     for block in cast(Sequence[Any], content) if isinstance(content, list) else ():
         if isinstance(block, dict):
             fields = cast(dict[str, Any], block)
-            size += sum(len(value) for key in ("text", "data") if isinstance(value := fields.get(key), str))
-    if not size and result.get("structuredContent") is not None:
-        size = len(json.dumps(result["structuredContent"]))
-    return size
+            inner: Any = fields.get("content")  # a prompt's messages have their blocks inside
+            if isinstance(inner, dict):
+                fields = cast(dict[str, Any], inner)
+            size += sum(len(value) for key in ("text", "data", "blob") if isinstance(value := fields.get(key), str))
+    return size if size or structured is None else len(json.dumps(structured))

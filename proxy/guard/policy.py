@@ -34,15 +34,19 @@ class Policy:
 
     def decision(self, tool: Tool, profiles: tuple[Profile, ...]) -> Decision:
         """What becomes of a call by a caller of these profiles: the strictest of what they say."""
-        policies = [p.policy for p in profiles if p.policy]
-        if not policies:
+        if not any(p.policy for p in profiles):
             return "allow"
-        risk = self.risk(tool)
-        return max((policy.get(risk, "allow") for policy in policies), key=STRICTNESS.__getitem__)
+        return decided(self.risk(tool), profiles)
 
     def _trusts(self, server: str) -> bool:
         trusted = self._config.trust_annotations
         return trusted if isinstance(trusted, bool) else any_name(trusted, server)
+
+
+def decided(risk: Risk, profiles: tuple[Profile, ...]) -> Decision:
+    """What becomes of anything of that risk for a caller of these profiles: the strictest of what they say."""
+    said: list[Decision] = [p.policy.get(risk, "allow") for p in profiles]
+    return max(said, key=STRICTNESS.__getitem__) if said else "allow"
 
 
 def annotated(tool: Tool) -> Risk | None:

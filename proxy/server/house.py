@@ -8,13 +8,7 @@ from proxy.offers import Offers
 
 
 class Upstreams(Protocol):
-    """Where requests go that are not calls of tools."""
-
-    async def request(
-        self, server: str, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
-    ) -> dict[str, Any]:
-        """Send any other request to a server; raises RpcError or UpstreamFailure."""
-        ...
+    """What clients may want to be told of by the servers behind us."""
 
     async def subscribe(self, server: str, uri: str) -> None:
         """One more client wants to know of changes of a resource."""
@@ -71,6 +65,12 @@ class House(Protocol):
 
     async def call(self, name: str, arguments: Any, meta: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Answer one `tools/call`; raises RpcError where an upstream's error is passed on."""
+        ...
+
+    async def forward(
+        self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
+    ) -> dict[str, Any]:
+        """Answer one of `offers.KINDS`; raises NotOffered, Refused, RpcError or UpstreamFailure."""
         ...
 
     @property

@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 
 from proxy import __version__
 from proxy.caller import LOG_LEVELS, Caller, Scope
-from proxy.errors import RpcError, UpstreamFailure
+from proxy.errors import NotOffered, Refused, RpcError, UpstreamFailure
 from proxy.offers import Offers
 from proxy.server.adapt import adapt
 from proxy.server.changes import Changes
@@ -133,6 +133,8 @@ class ProxyServer:
             raise MCPError(error.code, error.message, error.data) from None
         except UpstreamFailure as failure:
             raise MCPError(types.INTERNAL_ERROR, str(failure), {"server": failure.server}) from None
+        except Refused as refusal:
+            raise MCPError(types.INVALID_REQUEST, str(refusal)) from None
         except MCPError:
             raise
         except Exception:
@@ -226,39 +228,29 @@ class ProxyServer:
         return self._cacheable(context, result)
 
     async def _read(self, context: Context) -> dict[str, Any]:
-        server, uri = self._owner(context)
-        result = await self._forward(context, server, "resources/read", {"uri": uri})
+        uri = _text(context, "uri")
+        try:
+            result = await self._forward(context)
+        except NotOffered:
+            raise _no_resource(context, uri) from None
         return {"ttlMs": 0, "cacheScope": "private", **result} if is_modern(context) else result
 
     async def _prompt(self, context: Context) -> dict[str, Any]:
         name = _text(context, "name")
-        if (found := self._offers(context).prompt(name)) is None:
-            raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name}")
-        arguments = (context.params or {}).get("arguments")
-        params: dict[str, Any] = {"name": found[1]}
-        if arguments is not None:
-            params["arguments"] = arguments
-        return await self._forward(context, found[0], "prompts/get", params)
+        try:
+            return await self._forward(context)
+        except NotOffered:
+            raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name}") from None
 
     async def _complete(self, context: Context) -> dict[str, Any]:
-        params = {k: v for k, v in (context.params or {}).items() if k != "_meta"}
-        given = params.get("ref")
-        ref: Mapping[str, Any] = cast(Mapping[str, Any], given) if isinstance(given, Mapping) else {}
-        offers = self._offers(context)
-        if ref.get("type") == "ref/prompt":
-            found, key = offers.prompt(str(ref.get("name"))), "name"
-        else:
-            uri = str(ref.get("uri"))
-            found, key = offers.template_owner(uri) or offers.owner(uri), "uri"
-        if found is None:
-            raise MCPError(types.INVALID_PARAMS, f"Unknown reference: {ref.get(key)}")
-        params["ref"] = {**ref, key: found[1]}
-        return await self._forward(context, found[0], "completion/complete", params)
+        try:
+            return await self._forward(context)
+        except NotOffered as unknown:
+            raise MCPError(types.INVALID_PARAMS, f"Unknown reference: {unknown}") from None
 
-    async def _forward(self, context: Context, server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        result = await self._house.upstreams.request(
-            server, method, params, request_meta(context.params), self._caller(context)
-        )
+    async def _forward(self, context: Context) -> dict[str, Any]:
+        params = context.params or {}
+        result = await self._house.forward(context.method, params, request_meta(params), self._caller(context))
         if result.get("resultType") == "input_required" and not is_modern(context):
             raise MCPError(types.INVALID_REQUEST, "the server asks for input that this client cannot give")
         return result
@@ -266,8 +258,7 @@ class ProxyServer:
     def _owner(self, context: Context) -> tuple[str, str]:
         uri = _text(context, "uri")
         if (found := self._offers(context).owner(uri)) is None:
-            code = types.INVALID_PARAMS if is_modern(context) else RESOURCE_NOT_FOUND
-            raise MCPError(code, f"Resource not found: {uri}", {"uri": uri})
+            raise _no_resource(context, uri)
         return found
 
     # Subscriptions and logging.
@@ -351,6 +342,11 @@ def _text(context: Context, key: str) -> str:
     if not isinstance(value, str):
         raise MCPError(types.INVALID_PARAMS, f"{context.method} needs `{key}`, a string")
     return value
+
+
+def _no_resource(context: Context, uri: str) -> MCPError:
+    code = types.INVALID_PARAMS if is_modern(context) else RESOURCE_NOT_FOUND
+    return MCPError(code, f"Resource not found: {uri}", {"uri": uri})
 
 
 def _cursor(context: Context) -> int:
