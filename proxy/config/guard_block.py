@@ -37,7 +37,7 @@ TOOLSET_KEYS = ("servers", "tools")
 PROFILE_KEYS = ("enabled", "disabled", "read_only", "policy", "rate_limit")
 GUARD_KEYS = (
     "risk", "default_risk", "trust_annotations", "lock", "lock_file", "clean", "audit", "read_call", "ask_timeout",
-    "max_sessions", "max_body", "body_timeout",
+    "max_sessions", "max_connections", "max_body", "head_timeout", "body_timeout",
 )  # fmt: skip
 AUDIT_KEYS = ("file", "arguments", "max_bytes", "keep")
 LOCK_NAME = "upstreams.lock"
@@ -98,6 +98,8 @@ class GuardBlocks:
             ask_timeout=read.number(items.get("ask_timeout"), default.ask_timeout, 0, above=True),
             max_sessions=int(read.number(items.get("max_sessions"), default.max_sessions, 1)),
             max_body=int(read.number(items.get("max_body"), default.max_body, 1024)),
+            max_connections=int(read.number(items.get("max_connections"), default.max_connections, 0)),
+            head_timeout=read.number(items.get("head_timeout"), default.head_timeout, 0, above=True),
             body_timeout=read.number(items.get("body_timeout"), default.body_timeout, 0, above=True),
         )
 

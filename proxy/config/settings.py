@@ -157,10 +157,15 @@ class GuardConfig:
     """A second call tool that runs only tools which read, so that a host can approve it once."""
     ask_timeout: float = 300.0
     """Seconds that a person has to answer."""
-    max_sessions: int = 10_000
-    """Open HTTP sessions; beyond it the one that was idle longest is closed."""
+    max_sessions: int = 1_000
+    """Open HTTP sessions, each 40 KB; beyond it the one that was idle longest is closed."""
     max_body: int = 64 * 1024 * 1024
     """Bytes of one HTTP request."""
+    max_connections: int = 0
+    """Open HTTP connections; beyond it the one that has waited longest is closed. 0: half of the descriptors there are,
+    at most 10,000."""
+    head_timeout: float = 15.0
+    """Seconds in which the head of an HTTP request must have come."""
     body_timeout: float = 60.0
     """Seconds in which the body of an HTTP request must have come."""
 

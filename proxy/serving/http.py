@@ -13,12 +13,14 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
 
 from proxy.caller import Scope
 from proxy.config import GuardConfig
 from proxy.errors import ConfigError
 from proxy.server import ProxyServer
 from proxy.serving.access import Doorkeeper
+from proxy.serving.connections import Connections
 from proxy.serving.guard import LOOPBACK, Guard
 from proxy.serving.http_door import HttpDoor
 from proxy.serving.sessions import Sessions
@@ -93,15 +95,19 @@ async def serve_http(
     background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
 ) -> None:
     """Serve on a listening socket until SIGINT or SIGTERM; `background` is cancelled, and awaited, at the end."""
-    app = OneStream(_application(server, session_idle_timeout, limits))
-    app = HttpDoor(app, server, idle_timeout=session_idle_timeout, max_body=limits.max_body)
-    app = Sessions(app, server.sdk.session_manager, limits.max_sessions)
-    hosts = (*LOOPBACK, *allowed_hosts)
-    guarded = Guard(app, hosts=hosts, keeper=keeper, status=status, body_timeout=limits.body_timeout)
-
-    config = uvicorn.Config(
-        guarded, log_level="warning", log_config=None, timeout_graceful_shutdown=GRACE, lifespan="on", ws="none"
+    app = application(
+        server,
+        keeper=keeper,
+        allowed_hosts=allowed_hosts,
+        status=status,
+        session_idle_timeout=session_idle_timeout,
+        limits=limits,
     )
+    connections = Connections(limits.max_connections, limits.head_timeout)
+    config = uvicorn.Config(
+        app, log_level="warning", log_config=None, timeout_graceful_shutdown=GRACE, lifespan="on", ws="none",
+        http=connections.protocol(),
+    )  # fmt: skip
     runner = _Uvicorn(config)
     host, port = sock.getsockname()[:2]
     log.warning("listening on http://%s:%d/mcp (SSE at /sse)", f"[{host}]" if ":" in host else host, port)
@@ -125,7 +131,24 @@ async def serve_http(
             behind.start_soon(each)
 
 
-def _application(server: ProxyServer, session_idle_timeout: float, limits: GuardConfig) -> Any:
+def application(
+    server: ProxyServer,
+    *,
+    keeper: Doorkeeper,
+    allowed_hosts: Sequence[str],
+    status: Callable[[Scope | None], dict[str, Any]],
+    session_idle_timeout: float,
+    limits: GuardConfig,
+) -> ASGIApp:
+    """All that is served over HTTP, with what guards it."""
+    app = OneStream(_endpoints(server, session_idle_timeout, limits))
+    app = HttpDoor(app, server, idle_timeout=session_idle_timeout, max_body=limits.max_body)
+    app = Sessions(app, server.sdk.session_manager, limits.max_sessions)
+    hosts = (*LOOPBACK, *allowed_hosts)
+    return Guard(app, hosts=hosts, keeper=keeper, status=status, body_timeout=limits.body_timeout)
+
+
+def _endpoints(server: ProxyServer, session_idle_timeout: float, limits: GuardConfig) -> Any:
     # Host and Origin are checked by the guard, for every path alike.
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     sse = SseServerTransport("/messages/", security_settings=unchecked, max_request_body_size=limits.max_body)

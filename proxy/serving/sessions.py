@@ -5,12 +5,16 @@ everybody else out until these time out. A client whose session is gone is told 
 """
 
 import logging
+import time
 from collections import OrderedDict
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
+
+_QUIET = 60.0
+"""Seconds between lines that say that sessions are ended: a flood of them must not become one of lines."""
 
 
 class Sessions:
@@ -20,6 +24,7 @@ class Sessions:
         self._app, self._manager, self._limit = app, manager, limit
         self._used: OrderedDict[str, int] = OrderedDict()
         """Session id -> requests in flight; the longest idle first."""
+        self._quiet_until = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Note the use of a session, or make room for one more, and hand on."""
@@ -56,6 +61,8 @@ class Sessions:
         oldest = next(never, None) or next(idle, None)
         if oldest is None or (transport := open_ones.get(oldest)) is None:
             return
-        log.warning("%d sessions are open: the one that was idle longest is ended", len(open_ones))
+        if time.monotonic() > self._quiet_until:
+            log.warning("%d sessions are open: those that were idle longest are ended", len(open_ones))
+            self._quiet_until = time.monotonic() + _QUIET
         self._used.pop(oldest, None)
         await self._manager._discard_session(oldest, transport)  # pyright: ignore[reportPrivateUsage]
