@@ -1,12 +1,15 @@
 """Changes: telling clients that what they see is not what it was, once, and only if it is so.
 
 Handshake clients are told one by one on their connection; stateless ones through the `subscriptions/listen` stream
-they have opened. Each announcement costs a client its prompt cache, so a change that changes no byte is not told.
+they have opened. Each announcement costs a client its prompt cache, so a change that changes no byte is not told, and
+changes that follow each other are told together: one out of the blue almost at once, those after it (and those of the
+start, when servers arrive one by one) once in `COALESCE` seconds for each kind of list.
 """
 
 import hashlib
 import json
 import logging
+import math
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -27,12 +30,31 @@ log = logging.getLogger(__name__)
 
 COALESCE = 2.0
 """Seconds over which changes of what clients see are announced as one."""
+QUIET = 0.25
+"""Seconds that a change waits for others of its burst before anybody looks at what it has changed."""
 
 EVENTS = {
     "tools": ToolsListChanged(),
     "resources": ResourcesListChanged(),
     "prompts": PromptsListChanged(),
 }
+
+
+class Pace:
+    """When a kind of list may be announced again: at once after a calm of `COALESCE` seconds, else at its end."""
+
+    def __init__(self, started: float) -> None:
+        """The start counts as an announcement: servers arrive one after the other."""
+        self._started, self._last = started, dict[str, float]()
+
+    def early(self, kind: str, now: float) -> float:
+        """Seconds until `kind` may be announced; not positive when it may."""
+        return self._last.get(kind, self._started) + COALESCE - now
+
+    def told(self, kind: str, now: float) -> None:
+        """It has been announced."""
+        self._last[kind] = now
+
 
 View = tuple[str, str, Scope]
 """(kind of list, row its bytes depend on or "", scope): clients of one view see the same bytes."""
@@ -72,16 +94,26 @@ class Changes:
 
     async def announce(self, *, quiet: bool) -> None:
         """Tell clients of changes; runs until cancelled. `quiet`: only keep the books."""
+        pace = Pace(anyio.current_time())
+        wait = math.inf
         while True:
-            await self._dirty.wait()
-            await anyio.sleep(COALESCE)
+            with anyio.move_on_after(wait):
+                await self._dirty.wait()
+                await anyio.sleep(QUIET)
             self._dirty = anyio.Event()
             changed: set[View] = set()
+            wait = math.inf
             for view, (reader, before) in list(self._told.items()):
                 now = _hash(await reader())
-                if now != before:
+                if now == before:
+                    continue
+                if (early := pace.early(view[0], anyio.current_time())) > 0:
+                    wait = min(wait, early)
+                else:
                     self._told[view] = (reader, now)
                     changed.add(view)
+            for kind in {kind for kind, *_ in changed}:
+                pace.told(kind, anyio.current_time())
             if changed and not quiet:
                 log.info(
                     "telling clients that their lists have changed: %s", ", ".join(sorted({k for k, *_ in changed}))

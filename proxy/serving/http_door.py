@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from mcp.shared.inbound import decode_header_value
+from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS, decode_header_value
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, LOG_LEVEL_META_KEY
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -121,7 +121,7 @@ class HttpDoor:
         )
         session.calls[call.ident] = task
         task.add_done_callback(lambda _: session.calls.pop(call.ident, None))
-        await _respond(send, task)
+        await _respond(send, task, modern=False)
         return True
 
     def session_ended(self, session_id: str) -> None:
@@ -153,7 +153,7 @@ class HttpDoor:
         # Closing the response is the cancellation, in this era.
         gone.add_done_callback(lambda _: work.cancel())
         try:
-            await _respond(send, work)
+            await _respond(send, work, modern=True)
         finally:
             work.cancel()
             gone.cancel()
@@ -215,14 +215,20 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-async def _respond(send: Send, work: "asyncio.Future[dict[str, Any]]") -> None:
+def _status(answer: Mapping[str, Any]) -> int:
+    """The stateless era gives some errors an HTTP status (2026-07-28, Streamable HTTP), the same as the SDK's."""
+    return ERROR_CODE_HTTP_STATUS.get(answer["error"].get("code"), 200) if "error" in answer else 200
+
+
+async def _respond(send: Send, work: "asyncio.Future[dict[str, Any]]", *, modern: bool) -> None:
     """Answer with one JSON object; a call that takes longer gets an event stream, so that the client sees life."""
     await asyncio.wait({work}, timeout=PATIENCE)
     if work.done():
         if work.cancelled():
             await _send_json(send, 202, None)  # cancelled by its client: it is not answered
         else:
-            await _send_json(send, 200, work.result())
+            answer = work.result()
+            await _send_json(send, _status(answer) if modern else 200, answer)
         return
     head = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
     await send({"type": "http.response.start", "status": 200, "headers": head})
