@@ -1,6 +1,8 @@
 """What every test relies on: none leaves a trace in another."""
 
 import logging
+import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +16,9 @@ def _logging_as_it_was() -> Iterator[None]:
     level = root.level
     gathered = ("_srcfile", "logThreads", "logProcesses", "logMultiprocessing")
     before = {name: getattr(logging, name) for name in gathered}
+    hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
     yield
+    sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
     for name, value in before.items():
         setattr(logging, name, value)
     root.handlers[:] = [handler for handler in root.handlers if handler in handlers] or handlers

@@ -127,7 +127,7 @@ def test_secrets_are_the_long_values_of_env_headers_and_references(server):
     )  # fmt: skip
     assert set(s.secrets) == {"literal-value", "key-from-variable", "token-from-variable"}
     s = server("url: http://h\n    headers: {Authorization: Bearer abcdefghij}")
-    assert set(s.secrets) == {"Bearer abcdefghij", "abcdefghij"}
+    assert set(s.secrets) == {"Bearer abcdefghij", "Bearer%20abcdefghij", "Bearer+abcdefghij", "abcdefghij"}
 
 
 def test_no_secret_is_in_the_repr_of_a_server(server):

@@ -4,11 +4,15 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Mapping
+import threading
+import traceback
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import TracebackType
 
-from proxy.config import Settings, find, load, user_file
-from proxy.masking import mask
+from proxy.config import OWN_TOKEN, Settings, find, load, others_may, user_file
+from proxy.errors import ConfigError
+from proxy.masking import mask, secret_parts
 from proxy.text import one_line
 
 log = logging.getLogger("proxy")
@@ -29,6 +33,49 @@ def token_file(environ: Mapping[str, str]) -> Path:
     return user_file(environ, Path.home()).with_name("tokens.json")
 
 
+def read_token(option: str, file: str) -> str:
+    """The bearer token in a file that a person has named.
+
+    Raises:
+        ConfigError: it cannot be read, is empty, or others may read it.
+    """
+    path = Path(file).expanduser()
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"{option} {file}: {error.strerror}") from None
+    if others_may(path):
+        raise ConfigError(f"{option} {file}: other users can read it; run: chmod 600 {path}")
+    if not token:
+        raise ConfigError(f"{option} {file}: the file is empty; expected one line with the token")
+    return token
+
+
+class Crash:
+    """What Python calls for an error that nobody caught: its traceback, without any secret of the configuration."""
+
+    def __init__(self, secrets: frozenset[str]) -> None:
+        self._secrets = secrets
+
+    def masked(self, text: str) -> str:
+        """`text` without secrets."""
+        return mask(text, self._secrets)
+
+    def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        """Stand for `sys.excepthook`."""
+        sys.stderr.write(self.masked("".join(traceback.format_exception(kind, error, trace))))
+
+    def in_thread(self, args: threading.ExceptHookArgs) -> None:
+        """Stand for `threading.excepthook`."""
+        if args.exc_value is not None:
+            self(args.exc_type, args.exc_value, args.exc_traceback)
+
+    def unraisable(self, args: "sys.UnraisableHookArgs") -> None:
+        """Stand for `sys.unraisablehook`."""
+        if args.exc_value is not None:
+            self(args.exc_type, args.exc_value, args.exc_traceback)
+
+
 class _OneLine(logging.Formatter):
     """One line a record, without any secret of the configuration."""
 
@@ -45,10 +92,16 @@ class _OneLine(logging.Formatter):
         return f"narrow-waist {record.levelname.lower()}: {mask(text, self._secrets)}"
 
 
-def set_up_logging(level: int, config: Settings, *, verbose: bool) -> None:
-    """Everything to stderr; other libraries only when something is wrong."""
+def set_up_logging(level: int, config: Settings, *, verbose: bool, own: Iterable[str] = ()) -> None:
+    """Everything to stderr, also what nobody caught; other libraries only when something is wrong.
+
+    `own`: secrets of ours, which are masked like those of the configuration.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    secrets = frozenset(s for server in config.servers for s in server.secrets)
+    mine = secret_parts([*own, os.environ.get(OWN_TOKEN, "")])
+    secrets = frozenset(s for server in config.servers for s in server.secrets) | frozenset(mine)
+    crash = Crash(secrets)
+    sys.excepthook, threading.excepthook, sys.unraisablehook = crash, crash.in_thread, crash.unraisable
     handler.setFormatter(_OneLine(secrets, traces=verbose))
     # What no line of ours shows is not gathered either (Python's logging documentation, "Optimization"): a call writes
     # one line, and finding out who wrote it would cost as much as the call's two JSON texts.

@@ -3,23 +3,20 @@
 import argparse
 import logging
 import os
-from pathlib import Path
 
 import anyio
 
 from proxy.app import App
-from proxy.cli.common import set_up_logging, settings, token_file
-from proxy.config import GuardConfig
-from proxy.errors import ConfigError
+from proxy.cli.common import read_token, set_up_logging, settings, token_file
+from proxy.config import OWN_TOKEN, GuardConfig
 from proxy.guard.tokens import TokenFile
-
-TOKEN = "NARROW_WAIST_TOKEN"
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the client is gone, or a signal; raises ConfigError."""
     config = settings(options)
-    set_up_logging(logging.INFO, config, verbose=options.verbose)
+    token = read_token("--token-file", options.token_file) if options.token_file else os.environ.get(OWN_TOKEN) or None
+    set_up_logging(logging.INFO, config, verbose=options.verbose, own=[token or ""])
     profiles = tuple(options.profile or ())
     if options.http is None:
         anyio.run(_stdio, App(config, os.environ, clients=1, profiles=profiles))
@@ -27,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     from proxy.serving.access import Doorkeeper
     from proxy.serving.http import DEFAULT, address, listener
 
-    token, tokens = _token(options.token_file), TokenFile(token_file(os.environ))
+    tokens = TokenFile(token_file(os.environ))
     tokens.look()
     host, port = address(options.http or DEFAULT, token=token or tokens.exists, allowed_hosts=config.allowed_hosts)
     app = App(config, os.environ, clients=None, profiles=profiles)
@@ -59,15 +56,3 @@ async def _http(app: App, sock: object, keeper: object) -> None:
         limits=app.settings.guard or GuardConfig(),
         background=[app.run],
     )
-
-
-def _token(file: str | None) -> str | None:
-    if file is None:
-        return os.environ.get(TOKEN) or None
-    try:
-        token = Path(file).expanduser().read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ConfigError(f"--token-file {file}: {error.strerror}") from None
-    if not token:
-        raise ConfigError(f"--token-file {file}: the file is empty; expected one line with the token")
-    return token

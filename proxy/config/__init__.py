@@ -6,7 +6,8 @@ is reachable; JSON files and any `mcpServers` block are lenient, because they we
 What is wrong with one server (an unset variable, say) becomes that server's `problem` and stops nobody else.
 """
 
-from proxy.config.environment import child_environment
+from proxy.config.environment import OWN_TOKEN, child_environment
+from proxy.config.exposure import others_may
 from proxy.config.loader import find, load, state_file, user_file
 from proxy.config.settings import (
     RISKS,
@@ -26,6 +27,7 @@ from proxy.config.settings import (
 )
 
 __all__ = [
+    "OWN_TOKEN",
     "RISKS",
     "AuditConfig",
     "Decision",
@@ -43,6 +45,7 @@ __all__ = [
     "child_environment",
     "find",
     "load",
+    "others_may",
     "state_file",
     "user_file",
 ]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from proxy.config.document import Node, present, read
 from proxy.config.environment import OWN_PYTHON
+from proxy.config.exposure import exposure
 from proxy.config.fields import Reader, unknown_key
 from proxy.config.guard_block import BLOCKS as GUARD_BLOCKS
 from proxy.config.guard_block import GuardBlocks
@@ -125,6 +126,8 @@ def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None
     guard = GuardBlocks(blocks_of_guard, path, environ, servers, state_file("", environ, home))
     if not servers:
         warnings.append(f"{path}: no servers are configured; add one below `servers:`")
+    if (warning := exposure(path, places)) is not None:
+        warnings.append(warning)
     return Settings(
         servers=tuple(servers[key] for key in sorted(servers)),
         hosts=_hosts(root, path, environ, warnings, lenient=is_json),

@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -67,7 +68,18 @@ class Audit:
         if self._fd is None:
             self.config.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = os.open(self.config.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _CLOSE_ON_EXEC, 0o600)
+            self._mend(self._fd)
         return self._rotated(self._fd)
+
+    def _mend(self, fd: int) -> None:
+        """A file that others can read (made by another program, or copied) is made private, and that is told."""
+        if os.name != "posix" or not stat.S_IMODE(os.fstat(fd).st_mode) & 0o077:
+            return
+        try:
+            os.fchmod(fd, 0o600)
+            log.warning("the audit %s could be read by other users; now it cannot", self.config.file)
+        except OSError as error:
+            log.warning("other users can read the audit %s, and that cannot be changed: %s", self.config.file, error)
 
     def _rotated(self, fd: int) -> int:
         """The descriptor to write to: of a new file where this one is full."""

@@ -42,6 +42,7 @@ def guarded(shared_place: Place, config: Path) -> Iterator[Daemon]:
     """With a token from a file, on every address of this machine."""
     file = shared_place.folder / "token"
     file.write_text(f"{TOKEN}\n", encoding="utf-8")
+    file.chmod(0o600)
     with Daemon(shared_place, "--config", str(config), "--token-file", str(file)) as running:
         yield running
 
