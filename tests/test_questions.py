@@ -1,7 +1,7 @@
 """What a server asks for in the middle of a call: to the one client whose call it is, or declined at once."""
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -16,9 +16,11 @@ ELICIT = "elicitation/create"
 class Someone:
     """A client that answers every question with its name."""
 
-    def __init__(self, name: str, *, can: bool = True, stateless: bool = False, level: str | None = None) -> None:
-        self.name, self.stateless, self.log_level = name, stateless, level
-        self.key: object = object()
+    def __init__(
+        self, name: str, *, can: bool = True, stateless: bool = False, level: str | None = None, keyless: bool = False
+    ) -> None:
+        self.name, self.stateless, self.log_level = name, stateless or keyless, level
+        self.key: object = None if keyless else object()
         self.capabilities: Mapping[str, Any] = {"elicitation": {}, "roots": {}} if can else {}
         self.heard: list[Any] = []
 
@@ -35,7 +37,7 @@ def questions(clients: Clients | None = None, **config: Any) -> Questions:
 
 async def test_a_question_reaches_the_client_whose_call_is_in_flight() -> None:
     asked, ada = questions(), Someone("ada")
-    with asked.call_of(ada), asked.call_of(ada):
+    async with asked.call_of(ada), asked.call_of(ada):
         assert await asked.answer(ELICIT, {"message": "?"}) == {"by": "ada", "asked": ELICIT, "message": "?"}
 
 
@@ -47,27 +49,28 @@ async def test_a_question_reaches_the_client_whose_call_is_in_flight() -> None:
         ([None], "not exactly one client"),
         ([Someone("ada", can=False)], "does not support elicitation"),
         ([Someone("ada", stateless=True)], "cannot be asked"),
+        ([Someone("ada", keyless=True), Someone("bob", keyless=True)], "not exactly one client"),
     ],
 )
 async def test_a_question_is_declined_at_once_where_nobody_or_not_one_can_answer(
     origins: list[Someone | None], why: str
 ) -> None:
     asked = questions()
-    with ExitStack() as calls:
+    async with AsyncExitStack() as calls:
         for origin in origins:
-            calls.enter_context(asked.call_of(origin))
+            await calls.enter_async_context(asked.call_of(origin))
         with pytest.raises(RpcError, match=why):
             await asked.answer(ELICIT, {})
 
 
 async def test_what_is_not_a_question_for_clients_or_not_allowed_is_no_method() -> None:
     asked, ada = questions(), Someone("ada")
-    with asked.call_of(ada):
+    async with asked.call_of(ada):
         for method in ("roots/list", "made/up"):  # roots only where `client_requests` names them
             with pytest.raises(RpcError, match="Method not found"):
                 await asked.answer(method, {})
     allowed = questions(client_requests=("roots",))
-    with allowed.call_of(ada):
+    async with allowed.call_of(ada):
         assert (await allowed.answer("roots/list", {}))["by"] == "ada"
 
 
@@ -87,17 +90,35 @@ async def test_what_is_declared_follows_from_who_may_call() -> None:
 
 async def test_a_log_message_goes_to_the_client_of_the_call_and_to_nobody_else() -> None:
     asked, ada, bob = questions(), Someone("ada", level="warning"), Someone("bob")
-    with asked.call_of(ada):
-        await asked.log_message({"level": "info", "data": "little"})
-        await asked.log_message({"level": "error", "data": "much"})
-        with asked.call_of(bob):
-            await asked.log_message({"level": "error", "data": "whose?"})
+    async with asked.call_of(ada):
+        asked.log_message({"level": "info", "data": "little"})
+        asked.log_message({"level": "error", "data": "much"})
+        async with asked.call_of(bob):
+            asked.log_message({"level": "error", "data": "whose?"})
     assert ada.heard == ["much"] and bob.heard == []
 
 
 async def test_a_stateless_client_gets_log_messages_only_where_it_asked_for_them() -> None:
     asked, silent, keen = questions(), Someone("a", stateless=True), Someone("b", stateless=True, level="debug")
     for client in (silent, keen):
-        with asked.call_of(client):
-            await asked.log_message({"level": "info", "data": "x"})
+        async with asked.call_of(client):
+            asked.log_message({"level": "info", "data": "x"})
     assert silent.heard == [] and keen.heard == ["x"]
+
+
+async def test_a_log_message_of_one_of_two_stateless_requests_reaches_neither_client() -> None:
+    """Over HTTP nothing tells that two stateless requests are of one client."""
+    asked = questions()
+    ada, bob = (Someone(name, keyless=True, level="debug") for name in ("ada", "bob"))
+    async with asked.call_of(ada), asked.call_of(bob):
+        asked.log_message({"level": "error", "data": "whose?"})
+    assert ada.heard == bob.heard == []
+
+
+async def test_what_a_server_says_before_its_answer_is_said_before_the_call_ends() -> None:
+    asked, ada = questions(), Someone("ada")
+    async with asked.call_of(ada):
+        for number in range(3):
+            asked.log_message({"level": "info", "data": number})
+        assert ada.heard == []
+    assert ada.heard == [0, 1, 2]

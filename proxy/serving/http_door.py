@@ -115,6 +115,8 @@ class HttpDoor:
             return False
         if "progressToken" in call.meta or call.ident in session.calls or _asked(client.capabilities):
             return False
+        if client.log_level is not None:
+            return False  # what is said during the call belongs into its own stream
         # A client that disconnects has not cancelled, in this era: the call goes on, and its answer is lost.
         task = asyncio.get_running_loop().create_task(
             answer(self._server, call, client.with_meta(call.meta), name, modern=False)

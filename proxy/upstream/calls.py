@@ -63,7 +63,7 @@ class Calls:
         began = anyio.current_time()
         try:
             async with self._slots:
-                with self._connection.questions.call_of(caller.origin):
+                async with self._connection.questions.call_of(caller.origin):
                     result = await self._with_answers(method, params, caller)
         except UpstreamFailure as failure:
             lost = failure.session if isinstance(failure, _Lost) else None

@@ -5,12 +5,11 @@
 The last good list survives every disconnect. `calls.py` sends on the session that `ready` gives.
 """
 
-import asyncio
 import logging
 import math
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -86,7 +85,6 @@ class Connection:
         self._verifying = anyio.Lock()
         self._closing = self._idle = False
         self._last_used = -math.inf
-        self._tasks: set[asyncio.Task[None]] = set()
         self.questions = Questions(self.config, self.clients, self._mask)
         self.lists = Lists(self.config, self.snapshot, lambda: self.on_change(self))
         if self.lists.found is not None:
@@ -299,14 +297,9 @@ class Connection:
         if method.endswith("/list_changed"):
             self.lists.stale()
         elif method == "notifications/message":
-            self._background(self.questions.log_message(params))
+            self.questions.log_message(params)
         elif method == "notifications/resources/updated" and isinstance(uri := params.get("uri"), str):
             self.on_updated(self, uri)
-
-    def _background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # What calls need: any task, concurrently.
 

@@ -2,13 +2,14 @@
 
 Requests over a handshake connection do not say which call caused them. They go to the one client behind the calls in
 flight; with none in flight, to the one client there is (stdio). In any doubt they are declined at once: never a hang,
-never a prompt to somebody else.
+never a prompt to somebody else. Log messages go the same way, and reach the client before the answer that follows them.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 import anyio
 
@@ -52,19 +53,13 @@ class Questions:
 
     def __init__(self, config: ServerConfig, clients: Clients, mask: Callable[[str], str]) -> None:
         self._config, self._clients, self._mask = config, clients, mask
-        self._in_flight: dict[int, Origin | None] = {}
-        self._next = 0
+        self._in_flight: dict[int, InFlight] = {}
+        self._unasked: InFlight | None = None
+        """For what is said while no call is in flight."""
 
-    @contextmanager
-    def call_of(self, origin: Origin | None) -> Generator[None]:
-        """A call of that client is in flight within the block."""
-        self._next += 1
-        number = self._next
-        self._in_flight[number] = origin
-        try:
-            yield
-        finally:
-            del self._in_flight[number]
+    def call_of(self, origin: Origin | None) -> "InFlight":
+        """A call of that client is in flight within the `async with` block."""
+        return InFlight(origin, self._in_flight)
 
     @property
     def busy(self) -> bool:
@@ -96,8 +91,8 @@ class Questions:
         capability = CAPABILITIES.get(method)
         if capability is None or capability not in self._config.client_requests:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {shorten(one_line(method), 60)}")
-        origin = self._origin()
-        if origin is None:
+        call = self._call()
+        if call is None or (origin := call.origin) is None:
             raise RpcError(METHOD_NOT_FOUND, f"{method}: there is not exactly one client whose call this belongs to")
         if origin.stateless:
             why = "the client of this call speaks the stateless protocol, in which it cannot be asked during a call"
@@ -106,20 +101,62 @@ class Questions:
             raise RpcError(METHOD_NOT_FOUND, f"{method}: the client of this call does not support {capability}")
         return await origin.ask(method, params)
 
-    async def log_message(self, params: Mapping[str, Any]) -> None:
+    def log_message(self, params: Mapping[str, Any]) -> None:
         """A `notifications/message`: to the client whose call it belongs to, else to our log."""
-        origin = self._origin()
-        if origin is None:
+        call = self._call()
+        if call is None or call.origin is None:
             text = self._mask(shorten(one_line(str(params.get("data"))), 300))
             log.info("server %r says: %s", self._config.key, text)
-        elif _wanted(params.get("level"), origin):
-            await origin.say("notifications/message", params)
+        elif _wanted(params.get("level"), call.origin):
+            call.say(params)
 
-    def _origin(self) -> Origin | None:
-        origins = {id(o.key) if o is not None else 0: o for o in self._in_flight.values()}
-        if len(origins) == 1:
-            return next(iter(origins.values()))
-        return self._clients.sole if not origins else None
+    def _call(self) -> "InFlight | None":
+        """A call of the one client that what the server sends now can belong to."""
+        # Stateless requests over HTTP have no key: each may be of another client.
+        calls = {id(c.origin.key or c) if c.origin is not None else 0: c for c in self._in_flight.values()}
+        if len(calls) == 1:
+            return next(iter(calls.values()))
+        sole = self._clients.sole
+        if calls or sole is None:
+            return None
+        if self._unasked is None or self._unasked.origin is not sole:
+            self._unasked = InFlight(sole, self._in_flight)
+        return self._unasked
+
+
+class InFlight:
+    """A call, and the log messages on their way to its client."""
+
+    def __init__(self, origin: Origin | None, calls: dict[int, "InFlight"]) -> None:
+        self.origin, self._calls = origin, calls
+        self._unsaid: deque[Mapping[str, Any]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def say(self, params: Mapping[str, Any]) -> None:
+        """Send the client a log message, after those before it."""
+        self._unsaid.append(params)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._say())
+
+    async def _say(self) -> None:
+        assert self.origin is not None
+        while self._unsaid:
+            try:
+                await self.origin.say("notifications/message", self._unsaid.popleft())
+            except Exception as error:  # the client is gone: its call will learn that
+                log.debug("a log message reached nobody: %s", error)
+
+    async def __aenter__(self) -> Self:
+        self._calls[id(self)] = self
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        del self._calls[id(self)]
+        if self._task is not None:
+            if kind is asyncio.CancelledError:
+                self._task.cancel()
+            else:
+                await asyncio.wait({self._task})  # the answer comes after what was said before it
 
 
 def _wanted(level: object, origin: Origin) -> bool:

@@ -22,11 +22,17 @@ CLIENT = {"name": "raw-client", "version": "1"}
 Message = dict[str, Any]
 
 
-def enveloped(era: str, params: Mapping[str, Any]) -> Message:
+PREFIX = "io.modelcontextprotocol/"
+
+
+def enveloped(era: str, params: Mapping[str, Any], capabilities: Mapping[str, Any] | None = None) -> Message:
     if era != MODERN:
         return dict(params)
-    prefix = "io.modelcontextprotocol/"
-    envelope = {f"{prefix}protocolVersion": era, f"{prefix}clientCapabilities": {}, f"{prefix}clientInfo": CLIENT}
+    envelope = {
+        f"{PREFIX}protocolVersion": era,
+        f"{PREFIX}clientCapabilities": dict(capabilities or {}),
+        f"{PREFIX}clientInfo": CLIENT,
+    }
     return {**params, "_meta": {**params.get("_meta", {}), **envelope}}
 
 
@@ -48,18 +54,30 @@ class RawClient:
         self.ids = count(1)
         self.seen: list[Message] = []
         """Every message that was received, in its order."""
+        self.capabilities: Message = {}
+        self.replies: dict[str, Message] = {}
+        """Method -> what the client answers when it is asked that; what is not here is not answered."""
+
+    def reply(self, message: Message) -> None:
+        """Answer a request of the server, if there is an answer."""
+        if "id" in message and message.get("method") in self.replies:
+            self.post({"jsonrpc": "2.0", "id": message["id"], "result": self.replies[message["method"]]})
+
+    def post(self, message: Message) -> None:
+        """Send a message that is no request."""
+        raise NotImplementedError
 
     def request(self, method: str, params: Mapping[str, Any] | None = None) -> Message:
         """Send a request and return its whole answer."""
         raise NotImplementedError
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        raise NotImplementedError
+        self.post({"jsonrpc": "2.0", "method": method, "params": params or {}})
 
     def handshake(self) -> Message:
         if self.era == MODERN:
             return self.request("server/discover")["result"]
-        params = {"protocolVersion": self.era, "capabilities": {}, "clientInfo": CLIENT}
+        params = {"protocolVersion": self.era, "capabilities": self.capabilities, "clientInfo": CLIENT}
         result: Message = self.request("initialize", params)["result"]
         assert result["protocolVersion"] == self.era
         self.notify("notifications/initialized")
@@ -105,19 +123,20 @@ class StdioClient(RawClient):
     def start(self, method: str, params: Mapping[str, Any] | None = None) -> int:
         """Send a request without waiting; its id."""
         ident = next(self.ids)
-        self.send({"jsonrpc": "2.0", "id": ident, "method": method, "params": enveloped(self.era, params or {})})
+        params = enveloped(self.era, params or {}, self.capabilities)
+        self.send({"jsonrpc": "2.0", "id": ident, "method": method, "params": params})
         return ident
 
     def answer(self, ident: int) -> Message:
         while (message := self.receive()).get("id") != ident or "method" in message:
-            pass
+            self.reply(message)
         return message
 
     def request(self, method: str, params: Mapping[str, Any] | None = None) -> Message:
         return self.answer(self.start(method, params))
 
-    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})
+    def post(self, message: Message) -> None:
+        self.send(message)
 
     def close(self) -> int:
         """End the server's input and return its exit code."""
@@ -137,9 +156,13 @@ class StdioClient(RawClient):
 
 
 @contextmanager
-def stdio(place: Place, words: Sequence[str], era: str = OLD, **environ: str) -> Iterator[StdioClient]:
-    """A client of a server process that has shaken hands."""
+def stdio(
+    place: Place, words: Sequence[str], era: str = OLD, replies: Mapping[str, Message] | None = None, **environ: str
+) -> Iterator[StdioClient]:
+    """A client of a server process that has shaken hands; it declares, and answers, what `replies` holds."""
     with StdioClient(place, words, era, **environ) as client:
+        client.replies = dict(replies or {})
+        client.capabilities = {method.partition("/")[0]: {} for method in client.replies}
         client.handshake()
         yield client
 
@@ -175,14 +198,15 @@ class HttpClient(RawClient):
 
     def message(self, method: str, params: Mapping[str, Any] | None, ident: int | None) -> tuple[dict[str, str], bytes]:
         """Headers and body of one POST."""
-        message: Message = {"jsonrpc": "2.0", "method": method, "params": enveloped(self.era, params or {})}
+        params = enveloped(self.era, params or {}, self.capabilities)
+        message: Message = {"jsonrpc": "2.0", "method": method, "params": params}
         if ident is not None:
             message["id"] = ident
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json", **self.session}
         if self.era == MODERN:
             headers |= {"mcp-protocol-version": self.era, "mcp-method": method}
-            if "name" in message["params"]:
-                headers["mcp-name"] = message["params"]["name"]
+            if (name := params.get("name", params.get("uri"))) is not None:
+                headers["mcp-name"] = name
         return headers, json.dumps(message, ensure_ascii=False).encode()
 
     def messages(self, response: httpx2.Response) -> Iterator[Message]:
@@ -203,25 +227,57 @@ class HttpClient(RawClient):
             for message in self.messages(response):
                 if message.get("id") == ident and "method" not in message:
                     return message
+                self.reply(message)
         raise AssertionError(f"no answer to {method}: HTTP {response.status_code}")
 
-    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        with self.stream(method, params) as response:
-            assert response.status_code == 202, response.read()
+    def post(self, message: Message) -> None:
+        headers, _ = self.message(str(message.get("method")), None, None)
+        response = self.http.post(self.url, content=json.dumps(message, ensure_ascii=False).encode(), headers=headers)
+        assert response.status_code == 202, response.read()
 
 
 @contextmanager
-def http(url: str, era: str = OLD, headers: Mapping[str, str] | None = None) -> Iterator[HttpClient]:
-    """A client of an HTTP endpoint that has shaken hands."""
+def http(
+    url: str, era: str = OLD, headers: Mapping[str, str] | None = None, replies: Mapping[str, Message] | None = None
+) -> Iterator[HttpClient]:
+    """A client of an HTTP endpoint that has shaken hands; it declares, and answers, what `replies` holds."""
     client = HttpClient(url, era, headers)
+    client.replies = dict(replies or {})
+    client.capabilities = {method.partition("/")[0]: {} for method in client.replies}
     with client.http:
         client.handshake()
         yield client
 
 
-def connected(way: tuple[str, str], place: Place, config: Path, daemon: Daemon) -> AbstractContextManager[RawClient]:
+def connected(
+    way: tuple[str, str], place: Place, config: Path, daemon: Daemon, replies: Mapping[str, Message] | None = None
+) -> AbstractContextManager[RawClient]:
     """A client over one (transport, era): of a proxy of its own over stdio, of the daemon over HTTP."""
     transport, era = way
     if transport == "stdio":
-        return stdio(place, proxy("--config", str(config)), era)
-    return http(daemon.url, era)
+        return stdio(place, proxy("--config", str(config)), era, replies)
+    return http(daemon.url, era, replies=replies)
+
+
+def begin(client: RawClient, name: str, **arguments: Any) -> AbstractContextManager[Any]:
+    """Send a call that never ends; leaving the block cancels it the way of the client's transport and era."""
+    params = {"name": "tool_call", "arguments": {"name": name, "arguments": arguments}}
+    if isinstance(client, StdioClient):
+        return _cancelled_by_notification(client, client.start("tools/call", params))
+    assert isinstance(client, HttpClient)
+    if client.era == MODERN:  # closing the connection is the cancel
+        return client.pending("tools/call", params, next(client.ids))
+    return _cancelled_by_post(client, params)
+
+
+@contextmanager
+def _cancelled_by_notification(client: RawClient, ident: int) -> Iterator[None]:
+    yield
+    client.notify("notifications/cancelled", {"requestId": ident, "reason": "changed my mind"})
+
+
+@contextmanager
+def _cancelled_by_post(client: HttpClient, params: dict[str, Any]) -> Iterator[None]:
+    ident = next(client.ids)
+    with client.pending("tools/call", params, ident), _cancelled_by_notification(client, ident):
+        yield

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from harness import (
     until,
 )
 from mcp import Client
-from raw_client import CLIENT, ERAS, MODERN, HttpClient, RawClient, StdioClient, connected, events, http, stdio
+from raw_client import CLIENT, ERAS, RawClient, begin, connected, events, http, stdio
 
 UPSTREAMS = ("raw-stdio", "sdk-stdio", "sdk-http", "sdk-http-legacy", "sdk-sse")
 WAYS = list(product(("stdio", "http"), ERAS))
@@ -109,34 +109,10 @@ def test_without_a_token_no_progress_is_sent(client: RawClient) -> None:
     assert not [m for m in client.seen[before:] if "method" in m]
 
 
-def begin(client: RawClient, upstream: str) -> AbstractContextManager[Any]:
-    """Send a call that never ends; leaving the block cancels it the way of the client's transport and era."""
-    params = {"name": "tool_call", "arguments": {"name": f"{upstream}__wait"}}
-    if isinstance(client, StdioClient):
-        return cancelled_by_notification(client, client.start("tools/call", params))
-    assert isinstance(client, HttpClient)
-    if client.era == MODERN:  # closing the connection is the cancel
-        return client.pending("tools/call", params, next(client.ids))
-    return cancelled_by_post(client, params)
-
-
-@contextmanager
-def cancelled_by_notification(client: RawClient, ident: int) -> Iterator[None]:
-    yield
-    client.notify("notifications/cancelled", {"requestId": ident, "reason": "changed my mind"})
-
-
-@contextmanager
-def cancelled_by_post(client: HttpClient, params: dict[str, Any]) -> Iterator[None]:
-    ident = next(client.ids)
-    with client.pending("tools/call", params, ident), cancelled_by_notification(client, ident):
-        yield
-
-
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 def test_a_cancelled_call_is_cancelled_at_the_upstream(client: RawClient, upstream: str, ledger: Ledger) -> None:
     waiting, cancelled = ledger.waiting(upstream), ledger.cancelled(upstream)
-    with begin(client, upstream):
+    with begin(client, f"{upstream}__wait"):
         until(lambda: ledger.waiting(upstream) > waiting, "the call reaches the upstream")
     until(lambda: ledger.cancelled(upstream) > cancelled, "the cancellation reaches the upstream")
     assert not client.through("raw-stdio__pid")["result"].get("isError"), "the connection did not survive"
