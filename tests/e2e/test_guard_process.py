@@ -1,8 +1,4 @@
-"""Every way to reach a tool x every reason to be refused: nothing leaks, to the byte.
-
-Each reason is played twice: with the tools that it hides, and with a server that never had them. Whatever a caller can
-ask, both must answer the same. (The tool lock has a stronger form in test_guard_lock.py.)
-"""
+"""One row of the matrix of tests/test_guard_matrix.py through whole processes, over real pipes."""
 
 import json
 from collections.abc import Mapping
@@ -27,23 +23,12 @@ NAMES = (
     SECRET, f"wiki__{SECRET}", f"wiki.{SECRET}", f"wiki/{SECRET}", f"wiki:{SECRET}", f"mcp__wiki__{SECRET}",
     f"mcp_wiki_{SECRET}", "wiki__hidden_launch_code", "read_page_raw", "other__zeta_secret", "zeta_secret", "read_page",
 )  # fmt: skip
-READ = {"read": ["wiki/read_page", "wiki/list_pages"]}
 
 TOOLSETS = {
     "wiki": {"tools": ["wiki/read_page", "wiki/list_pages"]},
     "rest": {"servers": ["other"], "tools": [f"wiki/{SECRET}", "wiki/read_page_raw"]},
 }
 REASONS: dict[str, dict[str, Any]] = {
-    "not in an enabled toolset": {"profiles": {"default": {"enabled": ["wiki"]}}},
-    "in a disabled toolset": {"profiles": {"default": {"disabled": ["rest"]}}},
-    "read only": {
-        "guard": {"risk": READ},
-        "profiles": {"default": {"read_only": True, "disabled": ["other"]}},
-    },
-    "denied by its risk, on its own word": {
-        "guard": {"risk": READ},
-        "profiles": {"default": {"policy": {"destructive": "deny"}, "disabled": ["other"]}},
-    },
     "of a profile that is chosen by name": {"profiles": {"work": {"enabled": ["wiki"]}, "default": {}}},
 }
 

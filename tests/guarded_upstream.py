@@ -1,0 +1,67 @@
+"""An upstream without any SDK that offers what its folder says: FOLDER/offers.json; 2024-11-05, stdio.
+
+    python guarded_upstream.py FOLDER
+
+Keys of the file: `tools`, `resources`, `templates`, `prompts`, `instructions`, each as it is listed. A call answers
+`ran NAME` (or FOLDER/answers/NAME.json, the result), a read `read URI`, a prompt `got NAME`, a completion `completed`.
+FOLDER/ledger gets a line `method name` for each of these.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+USES = ("tools/call", "resources/read", "prompts/get", "completion/complete")
+
+
+def answer(folder: Path, offers: dict[str, Any], method: str, params: dict[str, Any]) -> dict[str, Any]:
+    if method == "initialize":
+        capabilities: dict[str, Any] = {"tools": {}}
+        if offers.get("resources") or offers.get("templates"):
+            capabilities["resources"] = {"subscribe": True}
+        if offers.get("prompts"):
+            capabilities |= {"prompts": {}, "completions": {}}
+        result = {"protocolVersion": "2024-11-05", "capabilities": capabilities}
+        result["serverInfo"] = {"name": "guarded", "version": "1"}
+        return result | ({"instructions": offers["instructions"]} if "instructions" in offers else {})
+    if method in LISTS:
+        key = LISTS[method]
+        return {key: offers.get("templates" if key == "resourceTemplates" else key, [])}
+    if method not in USES:
+        return {}
+    name = params.get("name") or params.get("uri") or json.dumps(params.get("ref"))
+    with (folder / "ledger").open("a", encoding="utf-8") as ledger:
+        ledger.write(f"{method} {name}\n")
+    if method == "tools/call":
+        chosen = folder / "answers" / f"{name}.json"
+        if chosen.exists():
+            return json.loads(chosen.read_text(encoding="utf-8"))
+        return {"content": [{"type": "text", "text": f"ran {name}"}]}
+    if method == "resources/read":
+        return {"contents": [{"uri": name, "text": f"read {name}"}]}
+    if method == "prompts/get":
+        return {"messages": [{"role": "user", "content": {"type": "text", "text": f"got {name}"}}]}
+    return {"completion": {"values": ["completed"]}}
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" not in message or "method" not in message:
+            continue
+        offers = json.loads((folder / "offers.json").read_text(encoding="utf-8"))
+        result = answer(folder, offers, message["method"], message.get("params", {}))
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
