@@ -8,6 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes more than some seconds; left out of the quick run")
+
+
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
     """A command that runs in the test's own process sets up logging for good; here it ends with the test."""
