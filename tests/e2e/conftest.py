@@ -1,12 +1,16 @@
 """Places for processes, and the foreign environments that `scripts/foreign` builds."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from harness import ROOT, Daemon, Place
 
 FOREIGN = ROOT / ".cache" / "foreign"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes more than some seconds; left out of the quick run")
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +43,7 @@ def daemon(shared_place: Place, config: Path) -> Iterator[Daemon]:
         yield running
 
 
-def foreign(part: str) -> Path:
+def foreign_part(part: str) -> Path:
     """The folder of one foreign environment; skips the test where `scripts/foreign` could not build it."""
     folder = FOREIGN / part
     if not (folder / ".complete").exists():
@@ -48,24 +52,30 @@ def foreign(part: str) -> Path:
 
 
 @pytest.fixture(scope="session")
+def foreign() -> Callable[[str], Path]:
+    """Gives the folder of a foreign environment by its name."""
+    return foreign_part
+
+
+@pytest.fixture(scope="session")
 def foreign_py() -> Path:
     """Python with the reference servers time, git and fetch."""
-    return foreign("py") / "bin"
+    return foreign_part("py") / "bin"
 
 
 @pytest.fixture(scope="session")
 def foreign_mcp1() -> Path:
     """Python with the 1.x SDK."""
-    return foreign("mcp1") / "bin" / "python"
+    return foreign_part("mcp1") / "bin" / "python"
 
 
 @pytest.fixture(scope="session")
 def foreign_fastmcp() -> Path:
     """The fastmcp command."""
-    return foreign("fastmcp") / "bin" / "fastmcp"
+    return foreign_part("fastmcp") / "bin" / "fastmcp"
 
 
 @pytest.fixture(scope="session")
 def foreign_node() -> Path:
     """A folder with bin/node (>= 22) and node_modules."""
-    return foreign("node")
+    return foreign_part("node")

@@ -24,12 +24,13 @@ def config(shared_place: Place) -> Iterator[Path]:
     with ExitStack() as stack:
         streamable = stack.enter_context(http_server(shared_place, sys.executable, script, ledger, "http"))
         sse = stack.enter_context(http_server(shared_place, sys.executable, script, ledger, "sse"))
+        tools_only = {"resources": False, "prompts": False}
         servers = {
             "raw-stdio": python_server("raw_server", str(shared_place.folder / "raw")),
-            "sdk-stdio": python_server("sdk_server", ledger),
-            "sdk-http": {"url": f"http://127.0.0.1:{streamable}/mcp"},
-            "sdk-http-legacy": {"url": f"http://127.0.0.1:{streamable}/mcp", "mode": "legacy"},
-            "sdk-sse": {"url": f"http://127.0.0.1:{sse}/sse", "transport": "sse"},
+            "sdk-stdio": python_server("sdk_server", ledger, **tools_only),
+            "sdk-http": {"url": f"http://127.0.0.1:{streamable}/mcp", **tools_only},
+            "sdk-http-legacy": {"url": f"http://127.0.0.1:{streamable}/mcp", "mode": "legacy", **tools_only},
+            "sdk-sse": {"url": f"http://127.0.0.1:{sse}/sse", "transport": "sse", **tools_only},
         }
         yield shared_place.config(servers, first_list_wait=PATIENCE)
 
@@ -100,6 +101,7 @@ def test_a_raw_client_over_http_calls_every_upstream(era: str, daemon: Daemon) -
 def test_what_every_client_may_ask_is_answered(
     transport: str, shared_place: Place, config: Path, daemon: Daemon
 ) -> None:
+    """Failure report T13: empty lists, no errors, where there are tools only, or more is not wanted of a server."""
     connect = stdio(shared_place, proxy("--config", str(config))) if transport == "stdio" else http(daemon.url)
     with connect as client:
         assert client.request("ping")["result"] == {}

@@ -1,4 +1,4 @@
-"""Clients and servers that others wrote: the 1.x SDK, fastmcp and the Inspector; time, git, everything, filesystem."""
+"""Programs that others wrote: fastmcp's command, the Inspector; the servers time, git, everything, filesystem."""
 
 import json
 import os
@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from harness import BRIDGE, PATIENCE, Daemon, Place, proxy, python_server, text_of
 from raw_client import ERAS, HttpClient, http
-
-MCP1_CLIENT = Path(__file__).parent / "clients" / "mcp1_client.py"
 
 
 @pytest.fixture(scope="module")
@@ -36,20 +34,6 @@ def done(place: Place, *words: str, **environ: str) -> str:
     return finished.stdout
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http", "sse"])
-def test_a_client_of_the_1x_sdk(
-    transport: str, foreign_mcp1: Path, shared_place: Place, notes: Path, daemon: Daemon
-) -> None:
-    target = {"stdio": proxy("--config", str(notes)), "http": [daemon.url], "sse": [f"{daemon.base}/sse"]}[transport]
-    # Not PYTHONPATH: that is for the proxy, and this is another environment.
-    output = done(shared_place, str(foreign_mcp1), str(MCP1_CLIENT), transport, *target, TOKEN="a-token")
-    seen = json.loads(output)
-    assert seen["tools"] == BRIDGE
-    assert "raw__pid" in seen["search"]
-    assert seen["call"].isdecimal()
-    assert seen["progress"] == [1, 2, 3, 4, 5]
-
-
 def test_fastmcps_command_over_stdio(foreign_fastmcp: Path, shared_place: Place, notes: Path) -> None:
     command = shlex.join(proxy("--config", str(notes)))
     listed = json.loads(done(shared_place, str(foreign_fastmcp), "list", "--command", command, "--json"))
@@ -58,12 +42,6 @@ def test_fastmcps_command_over_stdio(foreign_fastmcp: Path, shared_place: Place,
     words = ["call", "--command", command, "--input-json", call, "--json", "--target", "tool_call"]
     result = json.loads(done(shared_place, str(foreign_fastmcp), *words))
     assert re.fullmatch(r"\d+", result["content"][0]["text"])
-
-
-def test_fastmcps_command_over_http(foreign_fastmcp: Path, shared_place: Place, daemon: Daemon) -> None:
-    auth = ["--auth", "a-token", "--json"]
-    listed = json.loads(done(shared_place, str(foreign_fastmcp), "list", daemon.url, *auth))
-    assert BRIDGE == [tool["name"] for tool in listed["tools"]]
 
 
 def inspector(place: Place, node: Path, *words: str) -> Any:
