@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from proxy.caller import Access, Caller
+from proxy.caller import CLIENT_REQUESTS, Access, Caller
 from proxy.errors import RpcError
 
 Context = ServerRequestContext[Any, Any]
@@ -133,7 +133,13 @@ class Client:
         return self._level()
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Send the client a request; raises RpcError for its error, or where it cannot be asked."""
+        """Send the client a request; raises RpcError for its error, or where it cannot be asked.
+
+        What it has not declared it is not asked: it might never answer, and over HTTP no stream may be open for it.
+        """
+        capability = method.partition("/")[0]
+        if capability in CLIENT_REQUESTS and capability not in self.capabilities:
+            raise RpcError(METHOD_NOT_FOUND, f"{method}: this client does not support {capability}")
         try:
             return await self._channel.send_raw_request(method, params)
         except NoBackChannelError:
