@@ -1,0 +1,79 @@
+"""`narrow-waist service`: units that the system takes, with the words of the command as they are, and no secret."""
+
+import os
+import plistlib
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import main, service
+
+WORDS = [
+    sys.executable,
+    "-P",
+    "-m",
+    "proxy",
+    "--http",
+    "127.0.0.1:8788",
+    "--config",
+    '/home/a b/100%/$HOME/"q" \\ é.yaml',
+]
+
+
+def test_the_systemd_unit_starts_exactly_these_words(tmp_path: Path) -> None:
+    text = service.unit("systemd", WORDS, tmp_path)
+    [line] = [line.removeprefix("ExecStart=") for line in text.splitlines() if line.startswith("ExecStart=")]
+    # As systemd reads it: quotes and backslashes as a shell does, then %% and $$.
+    assert [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(line)] == WORDS
+    assert "NoNewPrivileges=yes" in text and "UMask=0077" in text and "RestartPreventExitStatus=2" in text
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not there")
+def test_the_systemd_unit_is_valid(tmp_path: Path) -> None:
+    path = tmp_path / "narrow-waist.service"
+    path.write_text(service.unit("systemd", WORDS, tmp_path), encoding="utf-8")
+    environ = {**os.environ, "SYSTEMD_LOG_LEVEL": "warning", "XDG_RUNTIME_DIR": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    words = ["systemd-analyze", "--user", "verify", "--man=no", "--generators=no", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, env=environ, timeout=50, check=False)
+    ours = [line for line in done.stderr.splitlines() if "narrow-waist" in line]
+    assert not ours, done.stderr
+
+
+def test_the_launchd_unit_is_a_plist_with_exactly_these_words(tmp_path: Path) -> None:
+    words = [*WORDS, "<&>"]
+    unit = plistlib.loads(service.unit("launchd", words, tmp_path).encode())
+    assert unit["ProgramArguments"] == words
+    assert (unit["Label"], unit["RunAtLoad"], unit["Umask"]) == ("narrow-waist", True, 0o077)
+    assert unit["KeepAlive"] == {"SuccessfulExit": False}
+
+
+@pytest.mark.parametrize("kind", ["systemd", "launchd"])
+def test_it_is_printed_installed_and_removed(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "upstreams.yaml"
+    config.write_text("servers: {s: {command: x, env: {API_KEY: sk-literal-value}}}", encoding="utf-8")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NARROW_WAIST_TOKEN", "a-token-of-some-length")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    told: list[list[str]] = []
+
+    def tell(words: list[str], **_: object) -> "subprocess.CompletedProcess[str]":
+        told.append(words)
+        return subprocess.CompletedProcess(words, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", tell)
+    common = ["--kind", kind, "--config", str(config)]
+    assert main(["service", "print", *common]) == 0
+    printed = capsys.readouterr().out
+    assert str(config) in printed and "sk-literal" not in printed and "a-token" not in printed and not told
+    assert main(["service", "install", *common]) == 0
+    path = service.unit_path(kind, tmp_path)
+    assert path.read_text(encoding="utf-8") == printed and "it is running" in capsys.readouterr().out
+    assert main(["service", "uninstall", *common]) == 0
+    assert not path.exists() and len(told) == 2
+    assert main(["service", "uninstall", *common]) == 2
