@@ -1,6 +1,7 @@
 """Everything a server lists, all pages, read leniently entry by entry; raw dicts throughout."""
 
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -31,7 +32,7 @@ class Found:
 
 
 async def discover(session: Session, *, resources: bool, prompts: bool) -> tuple[Found, list[str]]:
-    """All lists of a server, and warnings in words. Sets `session.header_maps`.
+    """All lists of a server, and warnings in words. Sets `session.header_maps` and `session.ttl`.
 
     Lists other than the tools are read where they are wanted and declared; one that fails costs a warning.
 
@@ -39,6 +40,7 @@ async def discover(session: Session, *, resources: bool, prompts: bool) -> tuple
         RpcError, UpstreamFailure: the tools could not be read at all.
     """
     warnings: list[str] = []
+    session.ttl = math.inf
     found = Found(capabilities=session.capabilities)
     found.tools = _usable_tools(session, await _tools(session, warnings), warnings)
     lists = [
@@ -101,6 +103,9 @@ async def _pages(session: Session, method: str, key: str, warnings: list[str]) -
             why = shorten(one_line(str(error)), 120)
             warnings.append(f"page {page + 1} of {method} failed ({why}); kept {len(entries)}")
             break
+        ttl = result.get("ttlMs")
+        if session.modern and isinstance(ttl, int | float) and ttl > 0:  # 0 says nothing of when it will change
+            session.ttl = min(session.ttl, ttl / 1000)
         raw = result.get(name)
         for entry in cast(list[object], raw) if isinstance(raw, list) else []:
             if isinstance(entry, dict) and isinstance(cast(Raw, entry).get(key), str):

@@ -1,7 +1,8 @@
 """Lists: what one server offers, kept true: read at the start, after a change it tells of, and now and then.
 
 Changes that come in a burst are one. The stateless era and HTTP have no push that can be relied on, so there is a
-`subscriptions/listen` stream where the server has one, and a re-list every few minutes where transport can go deaf.
+`subscriptions/listen` stream where the server has one, a re-list every few minutes where the transport can go deaf, and
+one when the time is over for which a server that tells of no changes says that its lists hold (`ttlMs`).
 """
 
 import logging
@@ -26,7 +27,10 @@ COALESCE = 0.25
 """Seconds in which many `list_changed` count as one."""
 RELIST_EVERY = 600.0
 """Seconds between re-lists over HTTP, whose push channel can end silently; +-20 %."""
-LISTEN_PROVEN, LISTEN_CAP = 30.0, 60.0
+RELIST_LEAST = 60.0
+"""Seconds between re-lists where a server's `ttlMs` is shorter: a list of thousands of tools costs half a second."""
+LISTEN_AGAIN, LISTEN_PROVEN, LISTEN_CAP = 1.0, 30.0, 60.0
+"""Seconds until an ended `listen` stream is opened again, doubled up to the cap until one has lasted that long."""
 
 
 class Lists:
@@ -92,8 +96,7 @@ class Lists:
 
     async def _relist(self, session: Session) -> None:
         while True:
-            every = RELIST_EVERY * random.uniform(0.8, 1.2) if self._config.transport != "stdio" else math.inf
-            with anyio.move_on_after(every):
+            with anyio.move_on_after(self._relist_after(session)):
                 await self._stale.wait()
                 await anyio.sleep(COALESCE)
             self._stale = anyio.Event()
@@ -103,8 +106,14 @@ class Lists:
             except (RpcError, UpstreamFailure, TimeoutError) as error:
                 log.warning("server %r: could not read its lists again: %s", self._config.key, describe(error))
 
+    def _relist_after(self, session: Session) -> float:
+        every = RELIST_EVERY * random.uniform(0.8, 1.2) if self._config.transport != "stdio" else math.inf
+        if "toolsListChanged" in self._filters(session):
+            return every  # it tells of changes
+        return min(every, max(session.ttl, RELIST_LEAST))
+
     async def _listen(self, session: Session) -> None:
-        delay = 1.0
+        delay = LISTEN_AGAIN
         while True:
             self._resubscribe = anyio.Event()
             if not (filters := self._filters(session)):
@@ -122,7 +131,8 @@ class Lists:
                 tasks.cancel_scope.cancel()
             if self._resubscribe.is_set():
                 continue
-            delay = 1.0 if anyio.current_time() - opened > LISTEN_PROVEN else min(LISTEN_CAP, delay * 2)
+            proven = anyio.current_time() - opened > LISTEN_PROVEN
+            delay = LISTEN_AGAIN if proven else min(LISTEN_CAP, delay * 2)
             await anyio.sleep(delay)
             self._stale.set()  # there is no replay: what was missed is read
 

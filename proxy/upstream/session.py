@@ -53,6 +53,8 @@ class Session:
     instructions: str | None = None
     header_maps: dict[str, HeaderMap] = field(default_factory=dict[str, HeaderMap])
     """Raw tool name -> which argument goes into which `Mcp-Param-*` header (2026-07-28 over HTTP)."""
+    ttl: float = math.inf
+    """Seconds for which the lists that were read last hold, by the least `ttlMs` the server gave with them."""
 
     @property
     def modern(self) -> bool:
