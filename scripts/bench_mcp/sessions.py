@@ -28,6 +28,8 @@ class Session:
     mark: str
     """Stands in the command line of each of the run's upstreams."""
     clients: list[AnyClient] = field(default_factory=list["AnyClient"])
+    url: str = ""
+    """Where further clients of an HTTP target can connect."""
     pid: int | None = None
     """Of the target; None for a direct connection."""
     init: float = 0.0
@@ -169,7 +171,8 @@ async def _target(
     made.pid = process.pid
     stack.push_async_callback(stop, process)
     await wait_port(port, target.timeout, process)
-    return await _until(lambda: _shaken(f"http://127.0.0.1:{port}/mcp", stack), target.timeout, process)
+    made.url = f"http://127.0.0.1:{port}/mcp"
+    return await _until(lambda: _shaken(made.url, stack), target.timeout, process)
 
 
 async def _shaken(url: str, stack: AsyncExitStack) -> AnyClient:
