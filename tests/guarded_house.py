@@ -6,6 +6,7 @@
 
 import json
 import math
+import signal
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -23,7 +24,7 @@ from proxy.config import GuardConfig, load
 from proxy.guard.tokens import TokenFile
 from proxy.server import StdioDoor
 from proxy.serving.access import Doorkeeper
-from proxy.serving.http import application
+from proxy.serving.http import application, listener, serve_http
 from proxy.serving.pipes import LineReader, LineWriter
 
 OLD, MODERN = "2024-11-05", "2026-07-28"
@@ -188,6 +189,33 @@ class _Http(Client):
 
     async def notify(self, method: str) -> None:
         assert (await self.post({"jsonrpc": "2.0", "method": method})).status_code == 202
+
+
+@asynccontextmanager
+async def listening(app: App, tokens: TokenFile | None = None, token: str | None = None) -> AsyncGenerator[int]:
+    """The daemon of a running proxy on a real socket, in this process; its port."""
+    if tokens is not None:
+        tokens.look()
+    sock = listener("127.0.0.1", 0)
+
+    async def serve() -> None:
+        await serve_http(
+            app.server,
+            sock,
+            keeper=Doorkeeper(token, tokens, app.settings.profiles, app.narrowed),
+            allowed_hosts=(),
+            status=app.status,
+            session_idle_timeout=app.settings.session_idle_timeout,
+            limits=app.settings.guard or GuardConfig(),
+        )
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve)
+        port: int = sock.getsockname()[1]
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as http:
+            await http.get("/health")  # the socket listens already; this is answered once the daemon does
+        yield port
+        signal.raise_signal(signal.SIGTERM)
 
 
 class Daemon:

@@ -4,7 +4,8 @@
 
 Keys of the file: `tools`, `resources`, `templates`, `prompts`, `instructions`, each as it is listed. A call answers
 `ran NAME` (or FOLDER/answers/NAME.json, the result), a read `read URI`, a prompt `got NAME`, a completion `completed`.
-FOLDER/ledger gets a line `method name` for each of these.
+FOLDER/ledger gets a line `method name` for each of these. The tool `change` puts FOLDER/next.json in the place of the
+file and says so; the tool `touch` says that the resource `uri` has changed.
 """
 
 import json
@@ -51,6 +52,19 @@ def answer(folder: Path, offers: dict[str, Any], method: str, params: dict[str, 
     return {"completion": {"values": ["completed"]}}
 
 
+def say(method: str, **params: Any) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}) + "\n")
+
+
+def act(folder: Path, name: object, arguments: dict[str, Any]) -> None:
+    if name == "change":
+        (folder / "next.json").replace(folder / "offers.json")
+        for kind in ("tools", "resources", "prompts"):
+            say(f"notifications/{kind}/list_changed")
+    elif name == "touch":
+        say("notifications/resources/updated", uri=arguments["uri"])
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     for line in sys.stdin:
@@ -58,6 +72,8 @@ def main() -> None:
         if "id" not in message or "method" not in message:
             continue
         offers = json.loads((folder / "offers.json").read_text(encoding="utf-8"))
+        if message["method"] == "tools/call":
+            act(folder, message["params"].get("name"), message["params"].get("arguments") or {})
         result = answer(folder, offers, message["method"], message.get("params", {}))
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}) + "\n")
         sys.stdout.flush()

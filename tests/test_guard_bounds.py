@@ -8,7 +8,6 @@ import json
 import os
 import re
 import resource
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
@@ -20,12 +19,9 @@ import anyio
 import anyio.abc
 import httpx2
 import pytest
-from guarded_house import MODERN, NAMED, OLD, PATIENCE, daemon, house, upstream, write
+from guarded_house import MODERN, NAMED, OLD, PATIENCE, daemon, house, listening, upstream, write
 
-from proxy.config import GuardConfig
-from proxy.serving.access import Doorkeeper
 from proxy.serving.connections import most_connections
-from proxy.serving.http import listener, serve_http
 
 ACCEPT = {"accept": "application/json, text/event-stream"}
 HELLO: dict[str, Any] = {
@@ -120,37 +116,18 @@ def test_ten_thousand_sessions_of_a_real_daemon(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def served(tmp_path: Path, **guard: Any) -> AsyncGenerator[int]:
-    """A daemon on a real socket, in this process; its port."""
+    """A daemon on a real socket; its port."""
     servers = {"s": upstream(tmp_path / "s", {"tools": [TOOL]})}
     path = write(tmp_path / "upstreams.yaml", servers, guard=guard)
-    async with house(path) as app, anyio.create_task_group() as tasks:
-        sock = listener("127.0.0.1", 0)
-
-        async def serve() -> None:
-            await serve_http(
-                app.server,
-                sock,
-                keeper=Doorkeeper("the-token"),
-                allowed_hosts=(),
-                status=app.status,
-                session_idle_timeout=1800,
-                limits=app.settings.guard or GuardConfig(),
-            )
-
-        tasks.start_soon(serve)
-        port = sock.getsockname()[1]
-        while await ask(port) is None:
-            await anyio.lowlevel.checkpoint()
+    async with house(path) as app, listening(app, token="the-token") as port:
         yield port
-        signal.raise_signal(signal.SIGTERM)
 
 
-async def ask(port: int) -> int | None:
-    """The status that a client with the token gets; None while nobody answers."""
+async def ask(port: int) -> int:
+    """The status that a client with the token gets."""
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
-        with contextlib.suppress(httpx2.ConnectError):
-            headers = {**ACCEPT, "authorization": "Bearer the-token"}
-            return (await client.post("/mcp", json=HELLO, headers=headers)).status_code
+        headers = {**ACCEPT, "authorization": "Bearer the-token"}
+        return (await client.post("/mcp", json=HELLO, headers=headers)).status_code
 
 
 async def rest(stream: anyio.abc.SocketStream) -> bytes:

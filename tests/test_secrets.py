@@ -64,7 +64,7 @@ async def test_what_a_server_says_before_it_dies_is_masked_in_every_spelling(
         "env": {"API_KEY": SECRET},
         "mode": "legacy",
     }
-    path = write(tmp_path / "upstreams.yaml", {"s": server})
+    path = write(tmp_path / "upstreams.yaml", {"s": {**server, "mode": "legacy"}})
     with caplog.at_level(logging.DEBUG, "proxy"):
         async with house(path) as app:
             await app.fleet.connections["s"].wait_tried()
