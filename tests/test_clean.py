@@ -126,6 +126,16 @@ def test_nesting_hides_nothing() -> None:
     assert not HIDDEN.search(json.dumps(clean, ensure_ascii=False)) and "nested deeper" in said
 
 
+@pytest.mark.parametrize(
+    "character", "\x00\x07\x08\x0c\x1b\x7f\x9b\xad\u180e\u200b\u200f\u202e\u2066\u3164\ufeff\U000e0041"
+)
+def test_each_hidden_character_is_found_by_itself(character: str) -> None:
+    raw = {"name": "t", "description": f"a{character}b"}
+    clean, said = cleaned_raw(raw)
+    assert clean["description"] == "ab" and "took out 1" in said
+    assert make_server(ServerConfig("s", "stdio"), [raw]).odd == {"t"}, "what could be unclean is looked at"
+
+
 text = st.text(st.sampled_from("ab\n\u200b\u200d\x07\x7f\xad\u202e\U000e0041"), max_size=4)
 keys = st.sampled_from(("description", "items", "title", "x"))
 
