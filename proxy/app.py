@@ -27,6 +27,7 @@ from proxy.forward import Forwarder
 from proxy.guard import Base, Gate, needed
 from proxy.hosts import HostRow
 from proxy.listing import Listing
+from proxy.memory import LARGE, settle
 from proxy.offers import Offers
 from proxy.search import Index
 from proxy.semantics import Semantics
@@ -190,6 +191,8 @@ class App:
             self.server.catalog_changed()
             for view in list(self._views.values()):
                 await view.index()
+            if len(self._everything().tools) >= LARGE:
+                await anyio.to_thread.run_sync(settle)
 
     async def counted(self) -> None:
         """Wait until the texts of the current catalog have exact counts, or never will."""

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from bench_mcp import processes
 from bench_mcp.blocks import percentile
-from bench_mcp.clients import AnyClient, RpcError, opened
+from bench_mcp.clients import AnyClient, Gone, RpcError, opened
 from bench_mcp.sessions import Session, session
 from bench_mcp.targets import BY_NAME
 
@@ -137,7 +137,7 @@ class Crowd:
         await client.notify("notifications/cancelled", {"requestId": ident})
         await asyncio.sleep(0.002)
         call.cancel()
-        with contextlib.suppress(asyncio.CancelledError, RpcError, OSError):
+        with contextlib.suppress(asyncio.CancelledError, RpcError, Gone, OSError):
             await call
 
 

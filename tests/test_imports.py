@@ -22,7 +22,7 @@ LAYERS = [
     {"listing", "search", "arguments", "guard", "eager"},
     {"catalog", "signature", "offers"},
     {"tool", "text", "config", "tokens", "masking"},
-    {"errors", "hosts", "caller", "wire"},
+    {"errors", "hosts", "caller", "wire", "memory"},
 ]
 """The rooms of the house from the top down. A room imports from itself, from its own layer and from those below."""
 

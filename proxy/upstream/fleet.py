@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 
 from proxy.caller import Caller
-from proxy.catalog import Catalog, Server, make_server
+from proxy.catalog import Catalog
 from proxy.config import Settings
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.offers import Offer, Offers, prefixed
@@ -34,7 +34,6 @@ class Fleet:
         self._configs = {config.key: config for config in settings.servers if config.enabled}
         self._environ, self._reaper = environ, Reaper()
         self.clients = clients or Clients()
-        self._parts: dict[str, Server] = {}
         self._listeners: list[Callable[[], None]] = []
         self._updated: list[Callable[[str], None]] = []
         self.connections: Mapping[str, Connection] = {
@@ -42,8 +41,7 @@ class Fleet:
         }
         self._calls = {key: Calls(connection) for key, connection in self.connections.items()}
         self._private = PrivateSessions(lambda key: self._connection(key, Snapshot(None), lambda _: None))
-        for connection in self.connections.values():
-            self._take(connection)
+        self._parts = {key: connection.lists.part for key, connection in self.connections.items()}
         self.catalog = Catalog(self._parts.values())
         self.offers = self._make_offers()
 
@@ -61,17 +59,8 @@ class Fleet:
         """Call `listener` with the URI of each resource that a server says has changed."""
         self._updated.append(listener)
 
-    def _take(self, connection: Connection) -> None:
-        topic, found = connection.lists.info.get("description"), connection.lists.found
-        self._parts[connection.config.key] = make_server(
-            connection.config,
-            found.tools if found else None,
-            topic if isinstance(topic, str) else None,
-            connection.lists.instructions,
-        )
-
     def _on_change(self, connection: Connection) -> None:
-        self._take(connection)
+        self._parts[connection.config.key] = connection.lists.part
         catalog = Catalog(self._parts.values())
         if catalog.hash != self.catalog.hash:
             self.catalog = catalog

@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+from proxy.catalog import Server, make_server
 from proxy.config import ServerConfig
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.upstream.discovery import Found, discover, listen
@@ -27,6 +28,8 @@ COALESCE = 0.25
 """Seconds in which many `list_changed` count as one."""
 RELIST_EVERY = 600.0
 """Seconds between re-lists over HTTP, whose push channel can end silently; +-20 %."""
+LARGE = 200
+"""Tools from which on a list is taken in by a worker thread: 3,000 are 60 to 100 ms that no call should wait."""
 RELIST_LEAST = 60.0
 """Seconds between re-lists where a server's `ttlMs` is shorter: a list of thousands of tools costs half a second."""
 LISTEN_AGAIN, LISTEN_PROVEN, LISTEN_CAP = 1.0, 30.0, 60.0
@@ -44,6 +47,9 @@ class Lists:
         self.info: Mapping[str, Any] = self._kept.info if self._kept is not None else {}
         """`serverInfo`."""
         self.instructions: str | None = self._kept.instructions if self._kept is not None else None
+        self.part = _part(config, self._kept)
+        """The server's part of the catalog."""
+        self._taking = anyio.Lock()
         self.modern: bool | None = self._kept.modern if self._kept is not None else None
         """The era it spoke the last time."""
         self.waited = self._kept is not None or snapshot.waited(config)
@@ -72,17 +78,26 @@ class Lists:
                 log.warning("server %r: %s", config.key, warning)
         self.warnings = warnings
         entry = Entry(found, session.info, session.modern, session.instructions)
-        if entry == self._kept:
-            return
-        kept = self._kept
+        async with self._taking:  # two readers finish in their order
+            if entry == self._kept:
+                return
+            await self._take(entry)
+        await anyio.to_thread.run_sync(self._snapshot.save, config, entry, abandon_on_cancel=True)
+
+    async def _take(self, entry: Entry) -> None:
+        """Take a list in; nothing of it shows before all of it does."""
+        kept, found = self._kept, entry.found
         changed = kept is None or (entry.found, entry.info, entry.instructions) != (
             kept.found, kept.info, kept.instructions,
         )  # fmt: skip
-        self.instructions = session.instructions
-        self._kept, self.found, self.info, self.modern = entry, found, session.info, session.modern
+        if changed and len(found.tools) >= LARGE:
+            self.part = await anyio.to_thread.run_sync(_part, self._config, entry)
+        elif changed:
+            self.part = _part(self._config, entry)
+        self.instructions = entry.instructions
+        self._kept, self.found, self.info, self.modern = entry, found, entry.info, entry.modern
         if changed:
             self._on_change()
-        await anyio.to_thread.run_sync(self._snapshot.save, config, entry, abandon_on_cancel=True)
 
     async def keep(self, session: Session) -> None:
         """Keep the lists true while the session lasts; runs until cancelled."""
@@ -172,3 +187,10 @@ class Lists:
             await session.request("resources/subscribe", {"uri": uri}, timeout=self._config.timeout)
         except (RpcError, UpstreamFailure) as error:
             log.warning("server %r: could not subscribe to %s again: %s", self._config.key, uri, describe(error))
+
+
+def _part(config: ServerConfig, entry: Entry | None) -> Server:
+    if entry is None:
+        return make_server(config, None)
+    topic = entry.info.get("description")
+    return make_server(config, entry.found.tools, topic if isinstance(topic, str) else None, entry.instructions)

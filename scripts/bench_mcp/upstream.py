@@ -44,9 +44,10 @@ async def say_nothing(_method: str, _params: Message) -> None:
 class App:
     """The server, whatever the transport."""
 
-    def __init__(self, tools: list[Message], label: str) -> None:
-        self._label = label
-        self._list = dumps({"tools": tools})
+    def __init__(self, tools: list[Message], label: str, file: Path | None = None) -> None:
+        """`file` holds the tools instead, as JSON; a call of `relist` reads it again and says that they changed."""
+        self._label, self._file = label, file
+        self._list = dumps({"tools": tools}) if file is None else b'{"tools":' + file.read_bytes() + b"}"
         self._stats: Message = {"calls": 0, "cancelled": 0, "lists": 0, "pid": os.getpid(), "label": label}
 
     async def _call(self, name: str, args: Message, token: object, notify: Notify) -> Message:
@@ -74,6 +75,10 @@ class App:
             return text(f"{steps} steps")
         if name == "rich":
             return _rich()
+        if name == "relist" and self._file is not None:
+            self._list = b'{"tools":' + self._file.read_bytes() + b"}"
+            await notify("notifications/tools/list_changed", {})
+            return text("changed")
         if name == "stats":
             return text(json.dumps(self._stats))
         return text(json.dumps({"tool": name, "arguments": args}))
@@ -211,8 +216,9 @@ def main() -> None:
     parser.add_argument("--tools", type=int, default=10)
     parser.add_argument("--label", default="bench-upstream")
     parser.add_argument("--http", type=int, default=0, help="port; without it stdio")
+    parser.add_argument("--list", type=Path, help="a JSON file with the tools")
     given, _ = parser.parse_known_args()
-    app = App(make_tools(given.tools), given.label)
+    app = App(make_tools(given.tools), given.label, given.list)
     try:
         asyncio.run(serve_http(app, given.http) if given.http else serve_stdio(app))
     except KeyboardInterrupt:
