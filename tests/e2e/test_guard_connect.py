@@ -1,7 +1,9 @@
 """`narrow-waist connect`: hosts that speak only stdio share the daemon's servers."""
 
+import json
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,15 @@ def test_a_token_is_sent_and_its_lack_is_told(place: Place) -> None:
         assert token not in place.run("sh", "-c", script).stdout
 
 
+def test_a_batch_is_taken_apart_and_a_line_that_is_no_message_is_answered(place: Place) -> None:
+    with Daemon(place, "--config", str(write(place))) as daemon, stdio(place, proxy("connect", daemon.url)) as client:
+        assert client.process.stdin is not None
+        client.process.stdin.write(b"nonsense\n" + b'[{"jsonrpc": "2.0", "id": "b", "method": "ping"}]\n')
+        client.process.stdin.flush()
+        got = [client.receive(), client.receive()]
+    assert {json.dumps(each.get("id")) for each in got} == {"null", '"b"'}
+
+
 def test_without_a_daemon_it_says_what_to_do(place: Place) -> None:
     done = place.cli("connect", "http://127.0.0.1:9/mcp")
     assert done.returncode == 2
@@ -44,8 +55,6 @@ def test_without_a_daemon_it_says_what_to_do(place: Place) -> None:
 
 
 def test_it_starts_the_daemon_where_it_is_asked_to(place: Place) -> None:
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = ("connect", "--start", f"http://127.0.0.1:{port}/mcp", "--config", str(write(place)))

@@ -1,0 +1,115 @@
+"""What `narrow-waist connect` does between a client's frames and the daemon."""
+
+import math
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from guarded_house import MODERN, NAMED, OLD, PATIENCE, PREFIX, Message, house, listening, upstream, write
+
+from proxy.app import App
+from proxy.serving.shim import Shim
+
+HELLO: Message = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": OLD, "capabilities": {}, "clientInfo": NAMED},
+}
+READY: Message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def call(ident: int, **meta: Any) -> Message:
+    params: dict[str, Any] = {"name": "s__löök", "arguments": {}} | ({"_meta": meta} if meta else {})
+    return {"jsonrpc": "2.0", "id": ident, "method": "tools/call", "params": params}
+
+
+class Client:
+    """A client's end: frames go in, answers come out."""
+
+    def __init__(self, http: httpx2.AsyncClient, url: str = "http://127.0.0.1/mcp") -> None:
+        self.url = url
+        self.send, self.frames = anyio.create_memory_object_stream[Message](math.inf)
+        self.out, self.answers = anyio.create_memory_object_stream[Message](math.inf)
+        self.shim = Shim(http, url, self.out.send)
+
+    async def ask(self, frame: Message) -> Message:
+        self.send.send_nowait(frame)
+        with anyio.fail_after(PATIENCE):
+            return await self.answers.receive()
+
+    def close(self) -> None:
+        for end in (self.send, self.frames, self.out, self.answers):
+            end.close()
+
+
+@asynccontextmanager
+async def connected(folder: Path) -> AsyncGenerator[tuple[App, httpx2.AsyncClient, Client]]:
+    """A client of a daemon."""
+    tool = {"name": "löök", "inputSchema": {"type": "object"}}
+    path = write(folder / "upstreams.yaml", {"s": upstream(folder / "s", {"tools": [tool]})})
+    async with house(path) as app, listening(app) as port:
+        url = f"http://127.0.0.1:{port}/mcp"
+        async with httpx2.AsyncClient(timeout=PATIENCE) as http, anyio.create_task_group() as tasks:
+            client = Client(http, url)
+            tasks.start_soon(client.shim.serve, client.frames)
+            yield app, http, client
+            tasks.cancel_scope.cancel()
+    client.close()
+
+
+async def test_a_session_that_the_daemon_has_ended_is_opened_again_without_the_client_noticing(tmp_path: Path) -> None:
+    async with connected(tmp_path) as (app, http, client):
+        assert (await client.ask(HELLO))["result"]["protocolVersion"] == OLD
+        client.send.send_nowait(READY)
+        assert (await client.ask(call(2)))["result"]["content"][0]["text"] == "ran löök"
+        [session] = app.server.sessions
+        assert (await http.delete(client.url, headers={"mcp-session-id": session})).status_code == 200
+        answer = await client.ask(call(3))
+        assert (answer["id"], answer["result"]["content"][0]["text"]) == (3, "ran löök")
+        assert session not in app.server.sessions and len(app.server.sessions) == 1
+
+
+async def test_the_end_of_the_client_ends_its_session(tmp_path: Path) -> None:
+    async with connected(tmp_path) as (app, _, client):
+        await client.ask(HELLO)
+        client.send.send_nowait(READY)
+        await client.ask(call(2))
+        assert len(app.server.sessions) == 1
+        client.send.close()
+        with anyio.fail_after(PATIENCE):
+            while app.server.sessions:  # noqa: ASYNC110 - nothing tells of it
+                await anyio.sleep(0.01)
+
+
+async def test_a_stateless_request_gets_the_headers_of_its_envelope(tmp_path: Path) -> None:
+    envelope = {f"{PREFIX}protocolVersion": MODERN, f"{PREFIX}clientInfo": NAMED, f"{PREFIX}clientCapabilities": {}}
+    async with connected(tmp_path) as (_, _, client):
+        answer = await client.ask(call(1, **envelope))
+    assert answer["result"]["content"][0]["text"] == "ran löök" and answer["result"]["resultType"] == "complete"
+
+
+@pytest.mark.parametrize("status", [401, 500, 0])
+async def test_a_request_that_the_daemon_does_not_answer_is_answered_all_the_same(status: int) -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if not status:
+            raise httpx2.ConnectError("refused")
+        return httpx2.Response(status, text="no")
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http, anyio.create_task_group() as tasks:
+        client = Client(http)
+        tasks.start_soon(client.shim.serve, client.frames)
+        client.send.send_nowait(READY)
+        got = await client.ask(call(7))
+        assert got["id"] == 7 and ("cannot be reached" if not status else str(status)) in got["error"]["message"]
+        tasks.cancel_scope.cancel()
+    client.close()
