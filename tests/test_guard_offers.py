@@ -153,7 +153,8 @@ async def test_in_strict_mode_a_server_of_which_nothing_was_approved_offers_noth
     path = config(tmp_path, guard={"lock": "strict"})
     async with house(path, clients=1) as app, stdio(app, OLD) as client:
         assert all("error" in each for each in await use(client))
+        assert "its resources and prompts are withheld" in app.base.notes("docs")[-1]
     tools = make_server(ServerConfig("docs", "stdio"), OFFERS["tools"]).tools
     write_lock(tmp_path / "upstreams.lock", Lock().approved("docs", tools, ""))
     async with house(path, clients=1) as app, stdio(app, OLD) as client:
-        assert not any("error" in each for each in await use(client))
+        assert not any("error" in each for each in await use(client)) and not app.base.notes("docs")

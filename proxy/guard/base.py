@@ -55,8 +55,12 @@ class Base:
         """
         lock, known = self._lock(), self._all_offers
         if known is None or known[0] is not offers or known[1] is not lock:
-            shut = self._strict and lock is not None
-            made = [self._offer(o) for o in offers if not shut or (lock is not None and lock.servers.get(o.server))]
+            made: list[Offer] = []
+            for offer in offers:
+                if self._strict and lock is not None and offer.server not in lock.servers:
+                    self._withhold(offer)
+                else:
+                    made.append(self._offer(offer))
             known = self._all_offers = (offers, lock, offers if made == list(offers) else Offers(made))
         return known[2]
 
@@ -78,6 +82,12 @@ class Base:
         made = server if same else server.having(tools, server.denied, topic)
         self._servers[server.key] = (server, lock, made)
         return made
+
+    def _withhold(self, offer: Offer) -> None:
+        self._offers.pop(offer.server, None)
+        if offer.resources or offer.templates or offer.prompts:
+            step = f"approve the server with: narrow-waist lock --approve {offer.server}"
+            self._tell("offers", offer.server, [f"its resources and prompts are withheld; {step}"])
 
     def _offer(self, offer: Offer) -> Offer:
         known = self._offers.get(offer.server)
