@@ -5,7 +5,6 @@ Each scope of callers has a `View`, from which everything that they are shown or
 
 import asyncio
 import logging
-import subprocess
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,6 +20,7 @@ from proxy.arguments import direct, unwrap
 from proxy.caller import Access, Caller, Origin, Scope
 from proxy.catalog import Catalog, NotFound
 from proxy.config import Settings
+from proxy.counter import Counter
 from proxy.dispatch import Dispatcher, error_result, failed
 from proxy.errors import ConfigError, Refused, UpstreamFailure
 from proxy.forward import Forwarder
@@ -32,7 +32,7 @@ from proxy.offers import Offers
 from proxy.search import Index
 from proxy.semantics import Semantics
 from proxy.server import ProxyServer
-from proxy.tokens import Counts, child_argv, decode_answer, encode_request
+from proxy.tokens import Counts
 from proxy.upstream.fleet import Fleet
 from proxy.upstream.questions import Clients
 from proxy.upstream.snapshot import Snapshot, default_folder
@@ -42,6 +42,9 @@ log = logging.getLogger(__name__)
 
 ANSWERING = 0.2
 """Seconds that the first list takes to be made and sent, before starting many processes delays it."""
+GATHERING = 0.5
+"""Seconds that lists which were never seen may take to come before what is there is counted without them: each count
+costs a child that needs as long."""
 LOCK_POLL = 2.0
 """Seconds between looks at the lock file, so that an approval needs no restart."""
 
@@ -97,6 +100,8 @@ class App:
         self._forwarder = Forwarder(self.fleet, self.gate)
         self.server = ProxyServer(self)
         self._counts = Counts(self._snapshot.load_counts() if search.tokenizer == "o200k" else None)
+        self._exact = search.tokenizer == "o200k" and search.enabled != "off"
+        self._counter = Counter()
         self.semantics: Semantics | None = None
         """What gives the index its meaning; None where search goes by words alone."""
         if search.semantic == "on" and search.enabled != "off":
@@ -184,6 +189,13 @@ class App:
 
         In that order, because hosts wait little for their first `tools/list` (Codex 1.2 s), which needs no index.
         """
+        async with self._counter:
+            if self._exact and not self._everything().complete:
+                await self._counter.start()
+                await self.fleet.wait_known(min(GATHERING, self.settings.first_list_wait))
+            await self._keep_on()
+
+    async def _keep_on(self) -> None:
         while True:
             await self._dirty.wait()
             self._dirty = anyio.Event()
@@ -201,17 +213,14 @@ class App:
     async def _count(self) -> None:
         """Have a short-lived child count the texts that are new, so that this process never loads the vocabulary."""
         counted, views = self._counted, list(self._views.values())
-        if self.settings.tool_search.tokenizer == "o200k" and self.settings.tool_search.enabled != "off":
+        if self._exact:
             async with self._shared.making:
                 wanted = await anyio.to_thread.run_sync(_wanted, views)
             missing = self._counts.missing(wanted)
             if missing:
                 try:
-                    done = await anyio.run_process(
-                        child_argv(), input=encode_request(missing), stderr=subprocess.DEVNULL
-                    )
-                    self._counts.add(missing, decode_answer(done.stdout, missing))
-                except (OSError, ValueError, subprocess.CalledProcessError) as error:
+                    self._counts.add(missing, await self._counter.count(missing))
+                except (OSError, ValueError) as error:
                     log.warning("tokens are estimated: the exact counter failed (%s)", error)
                 else:
                     self._counts.keep(wanted)

@@ -18,7 +18,7 @@ LAYERS = [
     {"view"},
     {"serving", "upstream", "demo"},
     {"server"},
-    {"bridge", "dispatch", "forward", "semantics"},
+    {"bridge", "counter", "dispatch", "forward", "semantics"},
     {"listing", "search", "arguments", "guard", "eager"},
     {"catalog", "signature", "offers"},
     {"tool", "text", "config", "tokens", "masking"},

@@ -72,7 +72,16 @@ class _Line:
 
     text: str
     name: str
-    tokens: int
+
+    @property
+    def tokens(self) -> int:
+        """About how many; to be asked only where it matters, because it costs as much as all the rest of a search."""
+        return estimate(self.text)
+
+    @property
+    def most_tokens(self) -> int:
+        """Never less than `tokens`, for nothing: a character is at most 1.6 of them, one of ASCII at most 1."""
+        return len(self.text) if self.text.isascii() else 2 * len(self.text)
 
 
 class _Answer:
@@ -197,11 +206,11 @@ class _Answer:
             size = estimate(schema)
             if size <= (_LEAD_TOKENS if lead else _SCHEMA_TOKENS):
                 text = f'{dump(match)[:-1]},"inputSchema":{schema}}}'
-                return _Line(text, tool.public_name, estimate(text))
+                return _Line(text, tool.public_name)
             if not lead:
                 match["omitted"] = f"inputSchema, {size} tokens: see {self._settings.describe_name}"
         text = dump(match)
-        return _Line(text, tool.public_name, estimate(text))
+        return _Line(text, tool.public_name)
 
     def _leads(self, hits: Hits) -> bool:
         """Whether the first match stands out enough to carry its schema."""
@@ -252,7 +261,7 @@ def brief(text: str) -> str:
 
 def _name_only(tool: Tool) -> _Line:
     text = dump({"name": tool.public_name})
-    return _Line(text, tool.public_name, estimate(text))
+    return _Line(text, tool.public_name)
 
 
 def _words(unmatched: tuple[str, ...]) -> list[str]:
@@ -261,6 +270,8 @@ def _words(unmatched: tuple[str, ...]) -> list[str]:
 
 def _fitting(lines: list[_Line], room: int) -> tuple[list[str], list[str]]:
     """The lines that fit into an answer, best first, and the names of the others. The first always fits."""
+    if sum(line.most_tokens + 1 for line in lines) <= room:
+        return [line.text for line in lines], []
     kept: list[str] = []
     for number, line in enumerate(lines):
         room -= line.tokens + 1
@@ -272,6 +283,8 @@ def _fitting(lines: list[_Line], room: int) -> tuple[list[str], list[str]]:
 
 def _fitting_groups(groups: list[list[_Line]], room: int) -> list[list[str]]:
     """The same over several queries: all first matches, then all second ones, and so on."""
+    if sum(line.most_tokens + 1 for lines in groups for line in lines) <= room:
+        return [[line.text for line in lines] for lines in groups]
     kept: list[list[str]] = [[] for _ in groups]
     for rank in range(max(map(len, groups), default=0)):
         for number, lines in enumerate(groups):

@@ -42,7 +42,7 @@ def load(packed: bytes | None = None) -> tiktoken.Encoding:
     return tiktoken.Encoding("o200k_base", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens=SPECIAL)
 
 
-def count_all(lines: list[str]) -> list[int]:
+def count_all(lines: list[str], encoding: tiktoken.Encoding | None = None) -> list[int]:
     """Tokens of each line; special tokens are ordinary text, lone surrogates count as U+FFFD."""
-    encoding = load()
+    encoding = encoding or load()
     return [len(encoding.encode_ordinary(line)) for line in lines]
