@@ -225,6 +225,8 @@ class App:
                 else:
                     self._counts.keep(wanted)
                     await anyio.to_thread.run_sync(self._snapshot.save_counts, dict(self._counts.known))
+            else:
+                await self._counter.dismiss()
         if counted is self._counted:  # else the catalog has changed meanwhile
             for view in views:
                 view.counted = True

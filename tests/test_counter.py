@@ -60,6 +60,15 @@ async def test_a_child_that_nobody_needed_is_gone_with_the_counter() -> None:
     assert process is not None and process.returncode is not None
 
 
+async def test_a_child_that_is_dismissed_is_gone_at_once_and_another_can_count() -> None:
+    async with Counter(child(ECHO)) as counter:
+        await counter.start()
+        process = counter._early
+        await counter.dismiss()
+        assert process is not None and process.returncode is not None
+        assert len(await counter.count(LINES)) == len(LINES)
+
+
 @given(st.text())
 def test_an_estimate_has_a_bound_that_costs_nothing(text: str) -> None:
     """Answers of search rely on it: lines that are short enough are not estimated at all."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench_mcp import processes
 from bench_mcp.blocks import concurrent, fidelity, large, percentile, searches, sequential
-from bench_mcp.sessions import Session, session
+from bench_mcp.sessions import Session, new_mark, session
 from bench_mcp.targets import BY_NAME, Target
 
 Figures = dict[str, Any]
@@ -142,8 +142,9 @@ async def _starts(options: Options, target: Target, work: Path, servers: int, to
         return {"skipped": "one upstream only"}
     found: Figures = {}
     runs: list[Session] = []
+    mark = new_mark()
     for number in range(options.starts + 1):
-        async with session(target, servers, tools, work / f"start{number}") as made:
+        async with session(target, servers, tools, work / f"start{number}", mark) as made:
             runs.append(made)
             if number == options.starts:
                 found |= await _used(options, made, tools)

@@ -65,6 +65,11 @@ class Session:
         return processes.memory(self.pid, self.mark) if self.pid else None
 
 
+def new_mark() -> str:
+    """One that no other run has."""
+    return f"m{uuid.uuid4().hex[:10]}"
+
+
 def free_port() -> int:
     """A port that was free a moment ago."""
     with socket.socket() as sock:
@@ -94,11 +99,16 @@ async def wait_port(port: int, limit: float, process: asyncio.subprocess.Process
 
 
 @asynccontextmanager
-async def session(target: Target, servers: int, tools: int, work: Path) -> AsyncGenerator[Session]:
-    """Start the upstreams and the target, shake hands, list, and wait until every upstream answers."""
+async def session(
+    target: Target, servers: int, tools: int, work: Path, mark: str | None = None
+) -> AsyncGenerator[Session]:
+    """Start the upstreams and the target, shake hands, list, and wait until every upstream answers.
+
+    `mark` is in the command lines of the upstreams: a proxy that remembers servers by these knows the same mark again.
+    """
     work.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240
     log = str(work / f"{target.name}.log")
-    mark = f"m{uuid.uuid4().hex[:10]}"
+    mark = mark or new_mark()
     made = Session(target, [f"u{number + 1}" for number in range(servers)], mark)
     async with AsyncExitStack() as stack:
         upstreams = await _upstreams(target, made.servers, tools, mark, log, stack)

@@ -48,6 +48,7 @@ class App:
         """`file` holds the tools instead, as JSON; a call of `relist` reads it again and says that they changed."""
         self._label, self._file = label, file
         self._list = dumps({"tools": tools}) if file is None else b'{"tools":' + file.read_bytes() + b"}"
+        self._running: dict[Any, asyncio.Future[bytes]] = {}
         self._stats: Message = {"calls": 0, "cancelled": 0, "lists": 0, "pid": os.getpid(), "label": label}
 
     async def _call(self, name: str, args: Message, token: object, notify: Notify) -> Message:
@@ -82,6 +83,21 @@ class App:
         if name == "stats":
             return text(json.dumps(self._stats))
         return text(json.dumps({"tool": name, "arguments": args}))
+
+    async def cancellable(self, message: Message) -> bytes:
+        """The answer to a request that another connection may cancel."""
+        task = self._running[message["id"]] = asyncio.ensure_future(self.answer(message, say_nothing))
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return dumps({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32800, "message": "cancelled"}})
+        finally:
+            self._running.pop(message["id"], None)
+
+    def cancel(self, ident: Any) -> None:
+        """Cancel such a request."""
+        if (task := self._running.get(ident)) is not None:
+            task.cancel()
 
     async def answer(self, message: Message, notify: Notify) -> bytes:
         """The whole answer to a request."""
@@ -189,6 +205,8 @@ async def _exchange(app: App, reader: asyncio.StreamReader, writer: asyncio.Stre
         return goes_on
     message = json.loads(body)
     if "id" not in message or "method" not in message:
+        if message.get("method") == "notifications/cancelled":
+            app.cancel(message["params"].get("requestId"))
         writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
     elif message["method"] == "tools/call" and message["params"].get("name") == "progress":
         head = b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked"
@@ -204,7 +222,7 @@ async def _exchange(app: App, reader: asyncio.StreamReader, writer: asyncio.Stre
         event(await app.answer(message, notify))
         writer.write(b"0\r\n\r\n")
     else:
-        answer = await app.answer(message, say_nothing)
+        answer = await app.cancellable(message)
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(answer)
         writer.write(head + answer)
     return goes_on
