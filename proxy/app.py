@@ -331,17 +331,18 @@ class App:
         view = self.view(access.scope)
         through = name == search.call_name or self._reads_only(name)
         if through or caller.access is None:
-            caller = replace(caller, access=access, bridge=through, reads_only=through and name != search.call_name)
+            caller = caller._replace(access=access, bridge=through, reads_only=through and name != search.call_name)
         try:
             request = unwrap(arguments, search) if through else direct(name, arguments)
             if request.name in (search.search_name, search.describe_name):
                 return await self._found(request.name, request.candidates[0] if through else arguments, view, caller)
         except Refused as refusal:
             return error_result(str(refusal))
-        try:
-            await self._wait_for(request.name, view)
-        except UpstreamFailure as failure:
-            return error_result(f"Tool {request.name!r}: {failed(failure)}")
+        if not view.catalog.complete:
+            try:
+                await self._wait_for(request.name, view)
+            except UpstreamFailure as failure:
+                return error_result(f"Tool {request.name!r}: {failed(failure)}")
         return await self.dispatcher.call(view.catalog, request, meta, caller)
 
     async def forward(
@@ -380,7 +381,7 @@ class App:
         Raises:
             UpstreamFailure: a server that is named in it has not come up.
         """
-        if view.catalog.complete or _resolves(view, name):
+        if _resolves(view, name):
             return
         unknown = [key for key, server in view.catalog.servers.items() if not server.known]
         named = [key for key in unknown if key in name]

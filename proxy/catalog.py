@@ -159,6 +159,8 @@ class Catalog:
         self.servers: Mapping[str, Server] = {s.key: s for s in sorted(servers, key=lambda s: s.key)}
         self.tools: tuple[Tool, ...] = tuple(t for s in self.servers.values() for t in s.tools)
         self._public: dict[str, Tool] = {}
+        self._spelled: dict[str, Tool] = {}
+        """What was resolved from another spelling; a tool has few, so it stays small."""
         for tool in self.tools:
             if self._public.setdefault(tool.public_name, tool) is not tool:
                 log.warning("%r of server %r has a public name that is taken", tool.name, tool.server)
@@ -187,7 +189,7 @@ class Catalog:
         Raises:
             NotFound: no tool has that name, or several have.
         """
-        if (tool := self._public.get(name)) is not None:
+        if (tool := self._public.get(name) or self._spelled.get(name)) is not None:
             return tool
         found: dict[str, Tool] = {}
         if name.startswith("mcp__") and (tool := self._public.get(name[5:])) is not None:
@@ -203,7 +205,7 @@ class Catalog:
                 raise NotFound(name, bare, incomplete=True)
         found |= {t.public_name: t for t in bare}
         if len(found) == 1:
-            return next(iter(found.values()))
+            return self._spelled.setdefault(name, *found.values())
         raise NotFound(name, tuple(found.values()))
 
     @staticmethod

@@ -1,8 +1,14 @@
-"""JSON-RPC frames as bytes: lines of any length without quadratic copies, and JSON read leniently. Pure."""
+"""JSON-RPC frames as bytes: lines of any length without quadratic copies, and JSON read leniently. Pure.
+
+pydantic-core's JSON (mcp brings it) takes a third of the time of the standard library's; what it refuses, and the
+standard library can do, still travels.
+"""
 
 import json
 from collections.abc import Iterator
 from typing import Any
+
+from pydantic_core import from_json, to_json
 
 
 class Lines:
@@ -34,8 +40,8 @@ class Lines:
 def encode(message: dict[str, Any]) -> bytes:
     """One message as compact JSON; lone surrogates (which UTF-8 cannot hold) become escapes."""
     try:
-        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
+        return to_json(message)
+    except ValueError:  # also where it is nested deeper than pydantic-core allows
         return json.dumps(message, separators=(",", ":")).encode()
 
 
@@ -47,10 +53,9 @@ def decode(line: bytes) -> Any:
         RecursionError: it is nested too deep.
     """
     try:
-        text = line.decode()
-    except UnicodeDecodeError:
-        text = line.decode("utf-8", "replace")
-    text = text.removeprefix("\ufeff")
+        return from_json(line)
+    except ValueError:
+        text = line.decode("utf-8", "replace").removeprefix("\ufeff")
     value = json.loads(text)
     if "\\ud" in text or "\\uD" in text:
         # JavaScript cuts strings in half; a lone half cannot be encoded again on the way out.

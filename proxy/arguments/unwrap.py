@@ -18,6 +18,7 @@ Arguments = dict[str, Any]
 
 NAME_KEYS = ("name", "tool_name", "toolName", "tool")
 ARGUMENT_KEYS = ("arguments", "args", "params", "parameters", "input", "tool_input", "tool_args")
+_ARGUMENT_KEYS = frozenset(ARGUMENT_KEYS)
 _ENCODINGS = 2
 """How many times a JSON string may have been encoded; more was never seen."""
 _SEPARATORS = ("__", ".", "/", ":")
@@ -78,9 +79,11 @@ class _Unwrapper:
         given = _decode(body.get("arguments"))
         if isinstance(given, str):
             self.refuse(given, name)
-        strays = {k: v for k, v in body.items() if k not in (name_key, "arguments")}
-        if all(v is None for v in strays.values()):
-            strays = {}
+        strays: Arguments = {}
+        if len(body) > 1 + ("arguments" in body):
+            strays = {k: v for k, v in body.items() if k not in (name_key, "arguments")}
+            if all(v is None for v in strays.values()):
+                strays = {}
         if name == self.names.call_name or self.is_call_as_hosts_write_it(name, given):
             return self.nested(given, strays, depth)
         name, strays, dropped = _without_server(name, strays, given)
@@ -203,6 +206,8 @@ def _without_server(name: str, strays: Arguments, given: Arguments) -> tuple[str
 
 def _one_nesting_less(given: Arguments, name: str) -> tuple[Arguments, ...]:
     """The reading of `{"arguments": {...}}`, perhaps with the tool's name repeated, as what is inside."""
+    if _ARGUMENT_KEYS.isdisjoint(given):
+        return ()
     inside = [k for k in given if k in ARGUMENT_KEYS]
     names = [k for k in given if k in NAME_KEYS]
     if len(inside) != 1 or len(inside) + len(names) != len(given) or any(given[k] != name for k in names):
@@ -216,6 +221,8 @@ def _decode(value: Any) -> Arguments | str:
 
     What cannot be read comes back as the reason, in words that follow "was not called: ".
     """
+    if isinstance(value, dict):
+        return cast(Arguments, value)
     for _ in range(_ENCODINGS):
         if not isinstance(value, str):
             break
@@ -227,7 +234,7 @@ def _decode(value: Any) -> Arguments | str:
     if value is None:
         return {}
     if isinstance(value, Mapping):
-        return cast(Arguments, value if isinstance(value, dict) else dict(cast(Mapping[str, Any], value)))
+        return dict(cast(Mapping[str, Any], value))
     return f"arguments must be a JSON object, not of type {kind(value)}"
 
 

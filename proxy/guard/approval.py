@@ -15,7 +15,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import anyio
@@ -152,7 +152,7 @@ class Approvals:
         answers: dict[str, Any] = {"inputResponses": own} if own else {}
         if "inner" in state:
             answers["requestState"] = state["inner"]
-        return Permit(replace(caller, answers=answers), approved=True)
+        return Permit(caller._replace(answers=answers), approved=True)
 
     def _use(self, nonce: str, until: float) -> None:
         now = self._clock()

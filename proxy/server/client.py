@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from proxy.caller import CLIENT_REQUESTS, Access, Caller
+from proxy.caller import CLIENT_REQUESTS, NO_ANSWERS, Access, Caller
 from proxy.errors import RpcError
 
 Context = ServerRequestContext[Any, Any]
@@ -108,6 +108,8 @@ class Client:
 
     def with_meta(self, meta: Mapping[str, Any]) -> "Client":
         """The same client, behind another request."""
+        if not meta and not self._meta:
+            return self
         return Client(
             self._channel,
             self.key,
@@ -153,7 +155,9 @@ class Client:
 
     def caller(self, name: str | None, params: Mapping[str, Any]) -> Caller:
         """The client as the caller of a request with these params."""
-        answers = {key: params[key] for key in ("inputResponses", "requestState") if key in params}
+        answers = NO_ANSWERS
+        if "inputResponses" in params or "requestState" in params:
+            answers = {key: params[key] for key in ("inputResponses", "requestState") if key in params}
         return Caller(name, on_progress=self.progress(), origin=self, answers=answers, access=self.access)
 
     def progress(self) -> Callable[[Mapping[str, Any]], Awaitable[None]] | None:

@@ -6,25 +6,17 @@ the SDK, which costs about 1 ms of processor time a call.
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import anyio
 from mcp.shared.exceptions import MCPError
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic_core import from_json
 
 from proxy.caller import Caller
 from proxy.server.client import Client, request_meta
-
-
-def _no_constants(constant: str) -> float:
-    raise ValueError(f"{constant} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_constants)
 
 
 class Server(Protocol):
@@ -37,8 +29,7 @@ class Server(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A `tools/call` frame."""
 
     ident: int | str
@@ -60,11 +51,9 @@ class Call:
 
 def frame(data: bytes) -> dict[str, Any] | None:
     """One JSON object, or None where anything about it is for the SDK to judge."""
-    if b"\\ud" in data or b"\\uD" in data:  # perhaps a lone surrogate
-        return None
     try:
-        value: object = _DECODER.decode(data.decode())
-    except (ValueError, RecursionError):
+        value: object = from_json(data, allow_inf_nan=False)
+    except ValueError:
         return None
     return cast(dict[str, Any], value) if isinstance(value, dict) else None
 
@@ -111,7 +100,7 @@ class StdioDoor:
 
     def open(self, client: Client, name: str | None) -> None:
         """The client has said who it is."""
-        self._client, self._name = client, name
+        self._client, self._name = client.with_meta({}), name
 
     def take(self, line: bytes) -> bool:
         """See a line before the SDK does; True if it was dealt with here."""

@@ -90,7 +90,7 @@ class Calls:
                 answers = await _asked(result, origin)
             except RpcError:
                 break  # the client cannot answer; the result says what was asked
-            caller = Caller(caller.client, caller.bridge, caller.on_progress, origin, answers)
+            caller = caller._replace(answers=answers)
             result = await self._twice_if_unsent(method, params, caller)
         return result
 

@@ -95,10 +95,8 @@ class _Process(asyncio.SubprocessProtocol):
     # asyncio.SubprocessProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self.transport = transport
-        stdin = transport.get_pipe_transport(0)
-        assert isinstance(stdin, asyncio.WriteTransport)
+        self.transport = cast(asyncio.SubprocessTransport, transport)
+        stdin = cast(asyncio.WriteTransport, self.transport.get_pipe_transport(0))
         stdin.set_write_buffer_limits(HIGH_WATER)
         self._stdin = stdin
 
