@@ -132,22 +132,26 @@ class LineWriter(asyncio.BaseProtocol):
     def __init__(self) -> None:
         self._writable = anyio.Event()
         self._writable.set()
+        self._full = False
         self.out: _Writer | None = None
         self.gone = anyio.Event()
         """Set when the client no longer reads."""
 
     def pause_writing(self) -> None:
         """The pipe is full."""
+        self._full = True
         self._writable = anyio.Event()
 
     def resume_writing(self) -> None:
         """The pipe takes more."""
+        self._full = False
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has closed its end."""
         self.gone.set()
-        self._writable.set()
+        self.out = None
+        self.resume_writing()
 
     def send_raw(self, message: dict[str, Any]) -> None:
         """Write a plain dict."""
@@ -156,16 +160,17 @@ class LineWriter(asyncio.BaseProtocol):
     async def send_frame(self, message: dict[str, Any]) -> None:
         """Write a plain dict, waiting while the pipe is full."""
         self._write(encode(message))
-        if not self._writable.is_set():
+        if self._full:
             await self._writable.wait()
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message, waiting while the pipe is full."""
         self._write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
-        await self._writable.wait()
+        if self._full:
+            await self._writable.wait()
 
     def _write(self, line: bytes) -> None:
-        if self.out is None or self.gone.is_set():
+        if self.out is None:
             raise anyio.BrokenResourceError
         self.out.write(line + b"\n")
 

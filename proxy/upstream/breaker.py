@@ -26,6 +26,11 @@ class Breaker:
         self._reached = False
         self._lost: object = None
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing has failed since the last answer."""
+        return not self._failures
+
     def check(self, *, connected: bool = False) -> None:
         """Let a call pass, or raise UpstreamFailure. After the cool-down one call passes as a trial.
 

@@ -4,8 +4,8 @@ What may have run is never sent twice. A request that provably did not run is se
 when there is another session by then (the first was lost, or forgotten), or when it was rejected for its headers.
 """
 
+import time
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any, cast
 
 import anyio
@@ -42,7 +42,7 @@ class Calls:
         self._connection = connection
         self._breaker = Breaker(connection.config.key)
         limit = connection.config.max_concurrency
-        self._slots: Any = anyio.Semaphore(limit) if limit > 0 else nullcontext()
+        self._slots = anyio.Semaphore(limit) if limit > 0 else None
 
     async def request(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
@@ -56,19 +56,23 @@ class Calls:
             RpcError: the upstream answered with a JSON-RPC error.
             UpstreamFailure: it did not answer.
         """
-        forwarded = {k: v for k, v in meta.items() if k != "progressToken" and not k.startswith(PROTOCOL_META)}
-        params = {**params, "_meta": forwarded} if forwarded else dict(params)
-        self._breaker.check(connected=self._connection.session is not None)
+        if meta:
+            forwarded = {k: v for k, v in meta.items() if k != "progressToken" and not k.startswith(PROTOCOL_META)}
+            params = {**params, "_meta": forwarded} if forwarded else params
+        if not self._breaker.closed:
+            self._breaker.check(connected=self._connection.session is not None)
         config = self._connection.config
-        began = anyio.current_time()
+        began = time.monotonic()
         try:
-            async with self._slots:
-                async with self._connection.questions.call_of(caller.origin):
-                    result = await self._with_answers(method, params, caller)
+            if self._slots is None:
+                result = await self._noted(method, params, caller)
+            else:
+                async with self._slots:
+                    result = await self._noted(method, params, caller)
         except UpstreamFailure as failure:
             lost = failure.session if isinstance(failure, _Lost) else None
             # A server that refuses at once needs no breaker, and a call that asks is what finds it up again.
-            if failure.may_have_run or anyio.current_time() - began > SLOW:
+            if failure.may_have_run or time.monotonic() - began > SLOW:
                 self._breaker.failed(failure.reason, reached=failure.may_have_run, lost=lost)
             reason = mask(failure.reason, config.secrets)
             raise UpstreamFailure(config.key, reason, may_have_run=failure.may_have_run) from None
@@ -80,7 +84,12 @@ class Calls:
         self._breaker.answered()
         return result
 
-    async def _with_answers(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+    async def _noted(self, method: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        """As `_with_answers`, and what the server asks meanwhile is asked of this caller's client."""
+        async with self._connection.questions.call_of(caller.origin):
+            return await self._with_answers(method, params, caller)
+
+    async def _with_answers(self, method: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         result = await self._twice_if_unsent(method, params, caller)
         origin = caller.origin
         for _ in range(MAX_ROUNDS):
@@ -94,21 +103,21 @@ class Calls:
             result = await self._twice_if_unsent(method, params, caller)
         return result
 
-    async def _twice_if_unsent(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        session = await self._connection.verified(await self._connection.ready())
+    async def _twice_if_unsent(self, method: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        session = await self._connection.verified()
         try:
             return await self._send(session, method, params, caller)
         except UpstreamFailure as failure:
-            if failure.may_have_run or await self._connection.verified(await self._connection.ready()) is session:
+            if failure.may_have_run or await self._connection.verified() is session:
                 raise
         except RpcError as error:
             if error.code != HEADER_MISMATCH:
                 raise
             await self._connection.lists.read(session)  # rejected before it ran: the tool's schema has changed
-        session = await self._connection.verified(await self._connection.ready())
+        session = await self._connection.verified()
         return await self._send(session, method, params, caller)
 
-    async def _send(self, session: Session, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+    async def _send(self, session: Session, method: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         capabilities: dict[str, Any] = {}
         origin = caller.origin
         if session.modern:

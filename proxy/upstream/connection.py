@@ -234,11 +234,11 @@ class Connection:
             tasks.cancel_scope.cancel()
 
     async def _stop_when_idle(self, peer: Peer) -> None:
-        self._last_used = max(self._last_used, anyio.current_time())
+        self._last_used = max(self._last_used, time.monotonic())
         left = self.config.idle_timeout
         while left > 0 or self.questions.busy:
             await anyio.sleep(max(left, 0.05))
-            left = self._last_used + self.config.idle_timeout - anyio.current_time()
+            left = self._last_used + self.config.idle_timeout - time.monotonic()
         self._idle = True
         peer.close(f"stopped: no call for {self.config.idle_timeout:g} s")
 
@@ -309,8 +309,8 @@ class Connection:
         Raises:
             UpstreamFailure: there is none, and why.
         """
-        if self._session is not None and self._usable():
-            return self._session
+        if (session := self.session) is not None:
+            return session
         refused = self._refused
         with anyio.move_on_after(self.config.connect_timeout):
             while not self._usable():
@@ -349,16 +349,17 @@ class Connection:
 
     def used(self) -> None:
         """A call has ended: the idle time starts anew."""
-        self._last_used = anyio.current_time()
+        self._last_used = time.monotonic()
 
     def _usable(self) -> bool:
-        return self._session is not None and not self._session.peer.closed.is_set() and not self._lost.is_set()
+        return self._session is not None and self._session.peer.attached and not self._lost.is_set()
 
-    async def verified(self, session: Session) -> Session:
-        """The session, or a new one where an earlier answer may have meant that it is lost.
+    async def verified(self) -> Session:
+        """What `ready` gives, or a new session where an earlier answer may have meant that it is lost.
 
         Asked once, by all callers together, before the next call is risked; raises what `ready` raises.
         """
+        session = await self.ready()
         if not self._suspect or session.modern:
             return session
         async with self._verifying:

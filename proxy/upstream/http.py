@@ -223,6 +223,8 @@ class _Streams:
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             raise BrokenPipeError("the connection is closed") from None
 
+    takes_headers = True
+
     @property
     def congested(self) -> bool:
         return self._outbox.statistics().current_buffer_used > DRAIN_AT and not self._peer.closed.is_set()

@@ -30,6 +30,9 @@ OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
 class Link(Protocol):
     """The write side of a connection."""
 
+    takes_headers: bool
+    """Whether messages travel with headers (HTTP)."""
+
     def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
         """Queue one message. Raises OSError when the connection is known to be gone."""
         ...
@@ -51,8 +54,7 @@ class _Pending:
     """None in the queue says that the outcome is there."""
     timeout: float
     deadline: float = math.inf
-    """Loop time at which it has had no progress for `timeout` seconds; moved without touching the timer."""
-    timer: "asyncio.TimerHandle | None" = None
+    """Loop time at which it has had no progress for `timeout` seconds."""
     cancellable: bool = True
 
 
@@ -73,10 +75,22 @@ class Peer:
     _asked: dict[int | str, asyncio.Task[None]] = field(default_factory=dict[int | str, "asyncio.Task[None]"])
     """Requests of the server that are being answered, by its ids."""
     _held: int = 0
+    _alarm: "asyncio.TimerHandle | None" = None
+    _alarm_at: float = math.inf
 
     def attach(self, link: Link) -> None:
         """Say where messages go."""
         self._link = link
+
+    @property
+    def attached(self) -> bool:
+        """Whether messages can be sent."""
+        return self._link is not None
+
+    @property
+    def takes_headers(self) -> bool:
+        """Whether messages travel with headers."""
+        return self._link is not None and self._link.takes_headers
 
     @property
     def in_flight(self) -> int:
@@ -102,7 +116,8 @@ class Peer:
             RpcError: the upstream answered with a JSON-RPC error.
             UpstreamFailure: it did not answer, or with something that is not an answer.
         """
-        if self.closed.is_set() or self._link is None:
+        link = self._link
+        if link is None:
             raise UpstreamFailure(self.server, self.reason or "not connected", may_have_run=False)
         self._next += 1
         ident = self._next
@@ -114,17 +129,16 @@ class Peer:
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[Mapping[str, Any] | None] | None = asyncio.Queue() if on_progress else None
         pending = self._pending[ident] = _Pending(loop.create_future(), queue, timeout, cancellable=cancellable)
-        # A timer of the loop rather than a cancel scope: a tenth of its cost, on the path of every call.
         if timeout < math.inf:
             pending.deadline = loop.time() + timeout
-            pending.timer = loop.call_at(pending.deadline, self._expire, ident)
+            self._wake_at(pending.deadline)
         try:
             try:
-                self._link.send(message, headers)
+                link.send(message, headers)
             except OSError as error:
                 raise UpstreamFailure(self.server, f"could not send: {error}", may_have_run=False) from None
-            if self._link.congested:
-                await self._link.drain()
+            if link.congested:
+                await link.drain()
             if queue is not None and on_progress is not None:
                 while (params_ := await queue.get()) is not None:
                     await on_progress(params_)
@@ -136,24 +150,30 @@ class Peer:
         finally:
             del self._pending[ident]
             pending.outcome.cancel()
-            if pending.timer is not None:
-                pending.timer.cancel()
 
-    def _expire(self, ident: int) -> None:
-        """The timer of a request: fail it, unless it has had progress or waits for an answer of ours."""
-        pending = self._pending.get(ident)
-        if pending is None or pending.outcome.done():
-            return
-        loop = asyncio.get_running_loop()
-        if self._held:
-            pending.deadline = loop.time() + pending.timeout
-        if loop.time() < pending.deadline:
-            pending.timer = loop.call_at(pending.deadline, self._expire, ident)
-            return
-        reason = f"no answer within {pending.timeout:g} s (timeout)"
-        self._settle(pending, UpstreamFailure(self.server, reason, may_have_run=True))
-        if pending.cancellable:
-            self.notify("notifications/cancelled", {"requestId": ident, "reason": "timed out"})
+    # One timer for all requests, for the earliest deadline: on the path of a call even a timer of its own would show.
+
+    def _wake_at(self, deadline: float) -> None:
+        if deadline < self._alarm_at:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm_at = deadline
+            self._alarm = asyncio.get_running_loop().call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        """Fail the requests whose time is up; while the server waits for an answer of ours, no time runs."""
+        self._alarm, self._alarm_at = None, math.inf
+        now = asyncio.get_running_loop().time()
+        for ident, pending in list(self._pending.items()):
+            if self._held:
+                pending.deadline = now + pending.timeout
+            if pending.deadline > now:
+                self._wake_at(pending.deadline)
+            elif not pending.outcome.done():
+                reason = f"no answer within {pending.timeout:g} s (timeout)"
+                self._settle(pending, UpstreamFailure(self.server, reason, may_have_run=True))
+                if pending.cancellable:
+                    self.notify("notifications/cancelled", {"requestId": ident, "reason": "timed out"})
 
     async def idle(self) -> None:
         """Wait until no request is in flight, or the connection has ended."""
@@ -165,7 +185,7 @@ class Peer:
         self, method: str, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
         """Send a notification; a connection that is gone swallows it."""
-        if self._link is not None and not self.closed.is_set():
+        if self._link is not None:
             message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
             if params:
                 message["params"] = params
@@ -214,8 +234,10 @@ class Peer:
         """The connection has ended: every waiting request fails with `reason`. The first reason stays."""
         if self.closed.is_set():
             return
-        self.reason = reason
+        self.reason, self._link = reason, None
         self.closed.set()
+        if self._alarm is not None:
+            self._alarm.cancel()
         for pending in list(self._pending.values()):
             self._settle(pending, UpstreamFailure(self.server, reason, may_have_run=True))
         for task in self._asked.values():
@@ -302,7 +324,7 @@ class Peer:
         self._reply(reply)
 
     def _reply(self, reply: dict[str, Any]) -> None:
-        if self._link is not None and not self.closed.is_set():
+        if self._link is not None:
             try:
                 self._link.send(reply)
             except OSError as error:

@@ -71,13 +71,13 @@ class Session:
         capabilities: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Send a request in the negotiated era; raises what `Peer.request` raises."""
-        params = dict(params or {})
+        given = params or {}
         return await self.peer.request(
             method,
-            _stamped(params, self.version, capabilities) if self.modern else params,
+            _stamped(given, self.version, capabilities) if self.modern else given,
             timeout=timeout,
             on_progress=on_progress,
-            headers=self._headers(method, params),
+            headers=self._headers(method, given) if self.peer.takes_headers else None,
         )
 
     def _headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:

@@ -30,6 +30,8 @@ class _SseLink:
     def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
         self._tasks.start_soon(self._post, message, dict(headers or {}))
 
+    takes_headers = True
+
     @property
     def congested(self) -> bool:
         return False

@@ -75,6 +75,19 @@ class StderrTail:
         return f"{reason}; its last words: {tail}" if tail and tail not in reason else reason
 
 
+class _Stdout(asyncio.Protocol):
+    """The child's stdout without the turn of the event loop that asyncio's subprocesses put before each chunk."""
+
+    def __init__(self, feed: Callable[[bytes], None], wrapped: asyncio.BaseProtocol) -> None:
+        """`wrapped` is asyncio's own protocol, which is told of the end."""
+        self._wrapped = wrapped
+        self.data_received = feed
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The child has closed it, or has ended."""
+        self._wrapped.connection_lost(exc)
+
+
 class _Process(asyncio.SubprocessProtocol):
     """Bytes of the child to values for the peer, and the peer's messages to bytes."""
 
@@ -91,6 +104,7 @@ class _Process(asyncio.SubprocessProtocol):
         """Which of the child's outputs have not ended."""
         self._writable = anyio.Event()
         self._writable.set()
+        self.congested = False
 
     # asyncio.SubprocessProtocol
 
@@ -99,11 +113,16 @@ class _Process(asyncio.SubprocessProtocol):
         stdin = cast(asyncio.WriteTransport, self.transport.get_pipe_transport(0))
         stdin.set_write_buffer_limits(HIGH_WATER)
         self._stdin = stdin
+        if (stdout := self.transport.get_pipe_transport(1)) is not None:
+            stdout.set_protocol(_Stdout(self._stdout, stdout.get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
             self.stderr.feed(data)
-            return
+        else:
+            self._stdout(data)
+
+    def _stdout(self, data: bytes) -> None:
         for line, too_long in self._lines.feed(data):
             self._line(line, too_long)
 
@@ -138,21 +157,21 @@ class _Process(asyncio.SubprocessProtocol):
         self.peer.close(self.stderr.after(self._exit or reason))
 
     def pause_writing(self) -> None:
+        self.congested = True
         self._writable = anyio.Event()
 
     def resume_writing(self) -> None:
+        self.congested = False
         self._writable.set()
 
     # Link
+
+    takes_headers = False
 
     def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
         if self._stdin is None or self._stdin.is_closing():
             raise BrokenPipeError("the server's input is closed")
         self._stdin.write(encode(message) + b"\n")
-
-    @property
-    def congested(self) -> bool:
-        return not self._writable.is_set()
 
     async def drain(self) -> None:
         await self._writable.wait()
