@@ -331,7 +331,10 @@ class App:
         view = self.view(access.scope)
         through = name == search.call_name or self._reads_only(name)
         if through or caller.access is None:
-            caller = caller._replace(access=access, bridge=through, reads_only=through and name != search.call_name)
+            reads_only = through and name != search.call_name
+            caller = Caller(
+                caller.client, through, caller.on_progress, caller.origin, caller.answers, access, reads_only
+            )
         try:
             request = unwrap(arguments, search) if through else direct(name, arguments)
             if request.name in (search.search_name, search.describe_name):

@@ -10,6 +10,8 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+READ_SIZE = 64 * 1024
+
 
 class Lines:
     """Chunks in, whole lines out. A line longer than `limit` comes out cut and marked."""
@@ -35,6 +37,16 @@ class Lines:
             if self._size <= self._limit:
                 self._parts.append(chunk[start:])
             self._size += len(chunk) - start
+
+
+def read_modestly(transport: object) -> None:
+    """Have an asyncio transport read 64 KiB at a time, which is what a pipe holds, instead of 256 KiB.
+
+    For each read asyncio asks for a buffer of that size, and one above 128 KiB is mapped and unmapped by malloc: 14 us
+    a read instead of 1 us, a tenth of the whole cost of a call. Where there is no such attribute nothing is lost.
+    """
+    if hasattr(transport, "max_size"):
+        setattr(transport, "max_size", READ_SIZE)  # noqa: B010
 
 
 def encode(message: dict[str, Any]) -> bytes:

@@ -12,7 +12,8 @@ import anyio
 
 from proxy.app import App
 from proxy.catalog import Server
-from proxy.cli.common import set_up_logging, settings
+from proxy.cli.common import settings
+from proxy.cli.logs import set_up_logging
 from proxy.config import Settings
 from proxy.eager import shown
 from proxy.listing import Listing

@@ -12,7 +12,8 @@ import anyio
 from anyio.to_thread import run_sync
 
 from proxy.app import App
-from proxy.cli.common import set_up_logging, settings
+from proxy.cli.common import settings
+from proxy.cli.logs import set_up_logging
 from proxy.cli.seen import Seen, Text, TokenCounter, seen
 from proxy.cli.startup import Startup, measure
 from proxy.cli.table import printed_table

@@ -16,7 +16,8 @@ import anyio
 
 from proxy.app import App
 from proxy.catalog import Catalog
-from proxy.cli.common import set_up_logging, settings
+from proxy.cli.common import settings
+from proxy.cli.logs import set_up_logging
 from proxy.config import Settings
 from proxy.errors import ConfigError
 from proxy.guard.lock import Difference, Lock, about_hash, read_lock, write_lock

@@ -7,7 +7,8 @@ import os
 import anyio
 
 from proxy.app import App
-from proxy.cli.common import read_token, set_up_logging, settings, token_file
+from proxy.cli.common import read_token, settings, token_file
+from proxy.cli.logs import set_up_logging
 from proxy.config import OWN_TOKEN, GuardConfig
 from proxy.guard.tokens import TokenFile
 

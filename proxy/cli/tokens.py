@@ -12,7 +12,8 @@ import anyio
 
 from proxy.app import App
 from proxy.caller import Caller
-from proxy.cli.common import set_up_logging, settings
+from proxy.cli.common import settings
+from proxy.cli.logs import set_up_logging
 from proxy.cli.seen import TokenCounter, dumped
 from proxy.cli.table import printed_table
 from proxy.config import Settings

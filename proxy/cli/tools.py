@@ -13,8 +13,9 @@ import anyio
 from proxy.app import App
 from proxy.caller import Caller
 from proxy.catalog import Server
-from proxy.cli.common import set_up_logging, settings
+from proxy.cli.common import settings
 from proxy.cli.evaluate import evaluate, explained
+from proxy.cli.logs import set_up_logging
 from proxy.text import first_sentence
 
 CLIENT = "narrow-waist-cli"

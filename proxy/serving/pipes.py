@@ -19,7 +19,7 @@ import mcp_types as types
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from proxy.wire import Lines, decode, encode
+from proxy.wire import Lines, decode, encode, read_modestly
 
 READ_AHEAD = 256
 """Messages taken from the pipe ahead of the SDK; beyond it the client waits."""
@@ -51,6 +51,7 @@ class LineReader(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The pipe is open."""
         self._transport = cast(asyncio.ReadTransport, transport)
+        read_modestly(transport)
 
     def data_received(self, data: bytes) -> None:
         """Take a chunk as it came."""

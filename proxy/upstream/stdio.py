@@ -26,7 +26,7 @@ from proxy.text import one_line, shorten
 from proxy.upstream.failure import ConnectError
 from proxy.upstream.peer import Peer
 from proxy.upstream.reaper import Reaper
-from proxy.wire import Lines, decode, encode
+from proxy.wire import Lines, decode, encode, read_modestly
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +114,7 @@ class _Process(asyncio.SubprocessProtocol):
         stdin.set_write_buffer_limits(HIGH_WATER)
         self._stdin = stdin
         if (stdout := self.transport.get_pipe_transport(1)) is not None:
+            read_modestly(stdout)
             stdout.set_protocol(_Stdout(self._stdout, stdout.get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
