@@ -9,7 +9,7 @@ neither framing nor protocol era. Until a guard is configured there is no gate, 
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
@@ -31,13 +31,13 @@ CLIENT_CODES = frozenset({-32042, -32021})
 class Upstreams(Protocol):
     """Whoever can send a call to the server that owns the tool."""
 
-    async def call_tool(
+    def call_tool(
         self,
         tool: Tool,
         arguments: Mapping[str, Any] | None,
         meta: Mapping[str, Any],
         caller: Caller,
-    ) -> dict[str, Any]:
+    ) -> Awaitable[dict[str, Any]]:
         """The upstream's result as it came; raises RpcError or UpstreamFailure."""
         ...
 

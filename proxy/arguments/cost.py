@@ -26,8 +26,7 @@ _BELOW_OBJECT = ("additionalProperties", "unevaluatedProperties")
 _BELOW_ARRAY = ("items", "additionalItems", "contains", "unevaluatedItems")
 _BELOW_LISTS = ("prefixItems", "items")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-
-
+_CONTAINERS = (dict, list)
 _ANY_KEY, _ITEM, _NAME = "any key", "item", "name"
 """Marks beside the properties, which are written with a dot in front."""
 _MOST_STATES = 20_000
@@ -60,10 +59,10 @@ def deepest_checkable(schema: Schema) -> int:
 def depth(value: Any, limit: int = DEEPEST + 1) -> int:
     """The nesting of a JSON value: 0 for a scalar, 1 for a list or object of scalars; counted up to `limit`."""
     found = 0
-    level: list[Any] = [value] if isinstance(value, dict | list) else []
+    level: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
     while level and found < limit:
         found += 1
-        level = [c for node in level for c in _children(node) if isinstance(c, dict | list)]
+        level = [c for node in level for c in _children(node) if isinstance(c, _CONTAINERS)]
     return found
 
 

@@ -175,4 +175,4 @@ class Client:
 def request_meta(params: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """A request's `_meta`, empty where it is missing or not an object."""
     given = (params or {}).get("_meta")
-    return cast(Mapping[str, Any], given) if isinstance(given, Mapping) else {}
+    return cast(Mapping[str, Any], given) if isinstance(given, dict) else {}

@@ -85,12 +85,17 @@ class Calls:
         return result
 
     async def _noted(self, method: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        """As `_with_answers`, and what the server asks meanwhile is asked of this caller's client."""
+        """Send the request; what the server asks meanwhile is asked of this caller's client."""
         async with self._connection.questions.call_of(caller.origin):
-            return await self._with_answers(method, params, caller)
+            result = await self._twice_if_unsent(method, params, caller)
+            if result.get("resultType") == "input_required":
+                result = await self._with_answers(result, method, params, caller)
+            return result
 
-    async def _with_answers(self, method: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        result = await self._twice_if_unsent(method, params, caller)
+    async def _with_answers(
+        self, result: dict[str, Any], method: str, params: Mapping[str, Any], caller: Caller
+    ) -> dict[str, Any]:
+        """The result once a handshake client has been asked what a stateless server wants to know."""
         origin = caller.origin
         for _ in range(MAX_ROUNDS):
             if result.get("resultType") != "input_required" or origin is None or origin.stateless:

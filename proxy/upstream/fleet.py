@@ -1,7 +1,7 @@
 """Fleet: all upstreams together, and what they offer."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import anyio
@@ -123,24 +123,26 @@ class Fleet:
 
     # Requests of clients.
 
-    async def call_tool(
+    # Not coroutines themselves: each would be one more frame that every call is resumed through.
+
+    def call_tool(
         self, tool: Tool, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any], caller: Caller
-    ) -> dict[str, Any]:
+    ) -> Awaitable[dict[str, Any]]:
         """Call one tool of the catalog; raises what `Calls.request` raises."""
         params: dict[str, Any] = {"name": tool.name}
         if arguments is not None:
             params["arguments"] = arguments
-        return await self.request(tool.server, "tools/call", params, meta, caller)
+        return self.request(tool.server, "tools/call", params, meta, caller)
 
-    async def request(
+    def request(
         self, server: str, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
-    ) -> dict[str, Any]:
+    ) -> Awaitable[dict[str, Any]]:
         """Send any request to one server, on the client's own session where the server needs that."""
         if server not in self._configs:
             raise UpstreamFailure(server, "not configured", may_have_run=False)
         private = self._configs[server].session == "per_client"
         calls = self._private.calls(server, caller.origin) if private else self._calls[server]
-        return await calls.request(method, params, meta, caller)
+        return calls.request(method, params, meta, caller)
 
     async def subscribe(self, server: str, uri: str) -> None:
         """One more client wants to know of changes of a resource; raises what a request raises."""

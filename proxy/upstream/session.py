@@ -6,7 +6,7 @@ Both eras on one connection: `server/discover` of 2026-07-28, and the `initializ
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -56,12 +56,13 @@ class Session:
     ttl: float = math.inf
     """Seconds for which the lists that were read last hold, by the least `ttlMs` the server gave with them."""
 
-    @property
-    def modern(self) -> bool:
-        """Whether the connection speaks the stateless era."""
-        return self.version in MODERN_PROTOCOL_VERSIONS
+    modern: bool = field(init=False)
+    """Whether the connection speaks the stateless era."""
 
-    async def request(
+    def __post_init__(self) -> None:
+        self.modern = self.version in MODERN_PROTOCOL_VERSIONS
+
+    def request(
         self,
         method: str,
         params: Mapping[str, Any] | None = None,
@@ -69,10 +70,10 @@ class Session:
         timeout: float = math.inf,
         on_progress: OnProgress | None = None,
         capabilities: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
         """Send a request in the negotiated era; raises what `Peer.request` raises."""
         given = params or {}
-        return await self.peer.request(
+        return self.peer.request(
             method,
             _stamped(given, self.version, capabilities) if self.modern else given,
             timeout=timeout,

@@ -80,8 +80,11 @@ class _Stdout(asyncio.Protocol):
 
     def __init__(self, feed: Callable[[bytes], None], wrapped: asyncio.BaseProtocol) -> None:
         """`wrapped` is asyncio's own protocol, which is told of the end."""
-        self._wrapped = wrapped
-        self.data_received = feed
+        self._feed, self._wrapped = feed, wrapped
+
+    def data_received(self, data: bytes) -> None:
+        """A chunk, as it came."""
+        self._feed(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The child has closed it, or has ended."""
