@@ -352,7 +352,7 @@ class App:
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
     ) -> dict[str, Any]:
         """Read a resource, get a prompt or complete a reference, as `server` is asked to."""
-        caller = caller if caller.access is not None else replace(caller, access=self._access)
+        caller = caller if caller.access is not None else caller._replace(access=self._access)
         offers = self.view(caller.access.scope if caller.access is not None else None).offers
         return await self._forwarder.request(offers, method, params, meta, caller)
 

@@ -7,7 +7,7 @@ The same stages as `dispatch` has for calls, asked of the same gate. Where nothi
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol, cast
 
 from proxy.caller import Caller
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 class Upstreams(Protocol):
     """Whoever can send a request to a server."""
 
-    async def request(
+    def request(
         self, server: str, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
-    ) -> dict[str, Any]:
+    ) -> Awaitable[dict[str, Any]]:
         """The server's result as it came; raises RpcError or UpstreamFailure."""
         ...
 
