@@ -239,7 +239,7 @@ CASES = [
     Case("Infinity", lambda a: True, frame=edited(b'"VALUE"', b"-Infinity"), short=NOTHING, alike=False),
     Case("invalid UTF-8", lambda a: True, frame=edited(b"VALUE", b"\xff\xfe"), short=NOTHING, alike=False),
     Case("lone surrogate", lambda a: True, frame=edited(b"VALUE", b"\\ud800"), short=NOTHING, alike=False),
-    Case("surrogate pair as escapes", given({"a": "😀"}), frame=edited(b"VALUE", b"\\ud83d\\ude00"), short=NOTHING),
+    Case("surrogate pair as escapes", given({"a": "😀"}), frame=edited(b"VALUE", b"\\ud83d\\ude00")),
     Case("no JSON", rejected, frame=lambda f: b'{"method": "tools/call", ', short=NOTHING, alike=False),
     Case("nested too deeply", rejected, frame=edited(b'"VALUE"', b"[" * 100_000 + b"]" * 100_000), short=NOTHING,
          alike=False),

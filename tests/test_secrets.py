@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.cli import connect, main, parser
-from proxy.cli.common import set_up_logging
+from proxy.cli.logs import set_up_logging
 from proxy.config import ServerConfig, Settings, load
 from proxy.errors import UpstreamFailure
 from proxy.masking import mask, secret_parts
@@ -111,7 +111,7 @@ def test_a_process_that_crashes_tells_no_secret(tmp_path: Path) -> None:
     script = f"""
 import logging, threading
 from pathlib import Path
-from proxy.cli.common import set_up_logging
+from proxy.cli.logs import set_up_logging
 from proxy.config import load
 config = load(Path({str(path)!r}), {{}})
 set_up_logging(logging.INFO, config, verbose=False)
