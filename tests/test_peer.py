@@ -18,7 +18,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
-        self.congested = False
+        self.congested, self.takes_headers = False, False
 
     def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
         self.sent.append(message)

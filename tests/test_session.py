@@ -29,7 +29,7 @@ class Server:
 
     def __init__(self, **answers: Answer | list[Answer]) -> None:
         """`answers`: by the last part of a method; of a list, one for each time it is asked."""
-        self.server = "s"
+        self.server, self.takes_headers = "s", True
         self.answers = answers
         self.sent: list[tuple[str, Json, Mapping[str, str]]] = []
         self.closed = anyio.Event()
