@@ -10,9 +10,11 @@ import asyncio
 import logging
 import sys
 from collections import OrderedDict
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from proxy.wire import read_modestly
 
 if sys.platform != "win32":
     from resource import RLIMIT_NOFILE, getrlimit
@@ -84,6 +86,33 @@ class Connections:
         return Protocol
 
 
+class OneWrite:
+    """A transport on which a head whose length is known waits for its body, so that both leave in one packet.
+
+    Uvicorn writes twice, and wakes the client twice.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write, or keep a head until the next write."""
+        if not self._head and data.startswith(b"HTTP/1.1 ") and b"content-length: " in data:
+            self._head = data
+        else:
+            self._transport.write(self._head + data if self._head else data)
+            self._head = b""
+
+    def flush(self) -> None:
+        """There is no body to wait for."""
+        if self._head:
+            self.write(b"")
+
+
 class Waiting(asyncio.Protocol):
     """What a protocol of uvicorn does more, to be mixed in before it."""
 
@@ -98,6 +127,8 @@ class Waiting(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait."""
+        read_modestly(transport)
+        transport = cast(asyncio.Transport, OneWrite(cast(asyncio.Transport, transport)))
         super().connection_made(transport)
         self._arm()
         self.known.opened(self)
@@ -110,6 +141,7 @@ class Waiting(asyncio.Protocol):
 
     def on_response_complete(self) -> None:
         """The client may send its next request, or has done so already."""
+        cast(OneWrite, self.transport).flush()
         super().on_response_complete()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         self._look()
 

@@ -105,7 +105,7 @@ async def serve_http(
     )
     connections = Connections(limits.max_connections, limits.head_timeout)
     config = uvicorn.Config(
-        app, log_level="warning", log_config=None, timeout_graceful_shutdown=GRACE, lifespan="on", ws="none",
+        app, log_level="warning", log_config=None, access_log=False, proxy_headers=False, timeout_graceful_shutdown=GRACE, lifespan="on", ws="none",
         http=connections.protocol(),
     )  # fmt: skip
     runner = _Uvicorn(config)
