@@ -105,9 +105,16 @@ async def serve_http(
     )
     connections = Connections(limits.max_connections, limits.head_timeout)
     config = uvicorn.Config(
-        app, log_level="warning", log_config=None, access_log=False, proxy_headers=False, timeout_graceful_shutdown=GRACE, lifespan="on", ws="none",
+        app,
         http=connections.protocol(),
-    )  # fmt: skip
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=GRACE,
+    )
     runner = _Uvicorn(config)
     host, port = sock.getsockname()[:2]
     log.warning("listening on http://%s:%d/mcp (SSE at /sse)", f"[{host}]" if ":" in host else host, port)
