@@ -8,6 +8,7 @@ behalf of a server that waits for its answer (2026-07-28, "Multi Round-Trip Requ
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -188,25 +189,47 @@ def test_prompts_are_listed_got_and_completed_under_their_servers_name(client: R
 
 
 def test_a_change_of_a_resource_reaches_who_subscribed_to_it(client: RawClient, upstream: Upstream) -> None:
-    uri, since = f"{upstream.era}://watched", len(client.seen)
-    if isinstance(client, HttpClient):
-        pytest.skip("over HTTP the standing stream is the SDK's: scripts/conformance covers it")
-    assert isinstance(client, StdioClient)
-    if client.era == MODERN:
-        listen = client.start("subscriptions/listen", {"notifications": {"resourceSubscriptions": [uri]}})
-        while client.receive().get("method") != "notifications/subscriptions/acknowledged":
-            pass
-        until(lambda: any(subscribes(m, uri) for m in upstream.received()), "the server is told")
-    else:
-        assert client.request("resources/subscribe", {"uri": uri})["result"] == {}
-    client.start("tools/call", {"name": "tool_call", "arguments": {"name": f"{upstream.key}__touch"}})
-    while not (found := told(client, since, "notifications/resources/updated")):
-        client.receive()
-    assert [params["uri"] for params in found] == [uri]
-    if client.era == MODERN:
-        client.notify("notifications/cancelled", {"requestId": listen})
-    else:
+    uri = f"{upstream.era}://watched"
+
+    def subscriptions() -> int:
+        return sum(subscribes(message, uri) for message in upstream.received())
+
+    before = subscriptions()
+    with standing(client, uri) as messages:
+        if client.era == HANDSHAKE:
+            assert client.request("resources/subscribe", {"uri": uri})["result"] == {}
+        else:
+            assert next(messages)["method"] == "notifications/subscriptions/acknowledged"
+        until(lambda: subscriptions() > before, "the server is told")
+        touch = {"name": "tool_call", "arguments": {"name": f"{upstream.key}__touch"}}
+        if isinstance(client, StdioClient):
+            client.start("tools/call", touch)
+        else:
+            client.request("tools/call", touch)
+        told = next(m for m in messages if m.get("method") == "notifications/resources/updated")
+        assert told["params"]["uri"] == uri
+    if client.era == HANDSHAKE:
         assert client.request("resources/unsubscribe", {"uri": uri})["result"] == {}
+
+
+@contextmanager
+def standing(client: RawClient, uri: str) -> Iterator[Iterator[Message]]:
+    """The messages that come unasked, the way of the client's transport and era; a stateless one subscribes with it."""
+    wanted = {"notifications": {"resourceSubscriptions": [uri]}}
+    if isinstance(client, StdioClient):
+        listen = client.start("subscriptions/listen", wanted) if client.era == MODERN else None
+        yield iter(client.receive, None)
+        if listen is not None:
+            client.notify("notifications/cancelled", {"requestId": listen})
+        return
+    assert isinstance(client, HttpClient)
+    if client.era == MODERN:
+        with client.stream("subscriptions/listen", wanted, next(client.ids)) as response:
+            yield client.messages(response)
+    else:
+        headers = {**client.session, "accept": "text/event-stream"}
+        with client.http.stream("GET", client.url, headers=headers) as response:
+            yield client.messages(response)
 
 
 def subscribes(message: Message, uri: str) -> bool:
