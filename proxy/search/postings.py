@@ -15,6 +15,8 @@ Ints = npt.NDArray[np.int64]
 
 K1 = 1.2
 """Saturation: how soon a further occurrence stops counting. .9 to 1.6 move recall@5 by .2 points."""
+_PIECE = 16_384
+"""Pairs added up at once: numpy keeps the interpreter meanwhile, and calls wait (all 400,000 took 40 to 90 ms)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,12 @@ def merge(terms: Ints, documents: Ints, counts: npt.NDArray[np.generic], size: i
     order = np.argsort(key, kind="stable")
     key = key[order]
     first = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-    summed = np.add.reduceat(counts[order].astype(np.float32), first, dtype=np.float32)
+    summed = np.empty((len(first), counts.shape[1]), np.float32)
+    for start in range(0, len(first), _PIECE):
+        piece = first[start : start + _PIECE]
+        end = first[start + _PIECE] if start + _PIECE < len(first) else len(order)
+        rows = counts[order[piece[0] : end]].astype(np.float32)
+        summed[start : start + _PIECE] = np.add.reduceat(rows, piece - piece[0], dtype=np.float32)
     return Occurrences(key[first] // size, key[first] % size, summed)
 
 
