@@ -133,6 +133,10 @@ class Waiting(asyncio.Protocol):
         self._arm()
         self.known.opened(self)
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Of httptools: a header. White space around a value is none of it (RFC 9110, 5.5), but it would be left in."""
+        super().on_header(name, value.strip(b" \t"))  # pyright: ignore
+
     def data_received(self, data: bytes) -> None:
         """Look whether a request has begun."""
         self._head += len(data)

@@ -3,7 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -218,6 +218,20 @@ def test_an_unknown_session_is_told_so(open_daemon: Daemon) -> None:
         headers = {"accept": "application/json, text/event-stream", "mcp-session-id": "0" * 32}
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         assert client.post(open_daemon.url, json=ping, headers=headers).status_code == 404
+
+
+@pytest.mark.parametrize("around", ["", "  \t", "   "])
+def test_white_space_around_a_header_is_none_of_it(around: str, open_daemon: Daemon) -> None:
+    """2026-07-28, Streamable HTTP: a server compares `Mcp-Name` with the body, and RFC 9110 says what its value is."""
+    with http(open_daemon.url, MODERN) as client:
+        params = {"name": "tool_search", "arguments": {}}
+        headers, body = client.message("tools/call", params, 1)
+        parts = urlsplit(client.url)
+        padded = {**headers, "mcp-name": f"{around}tool_search{around}"}
+        with closing(HTTPConnection(str(parts.hostname), parts.port, timeout=PATIENCE)) as connection:
+            connection.request("POST", parts.path, body, padded)
+            response = connection.getresponse()
+            assert response.status == 200 and "result" in json.loads(response.read())
 
 
 def test_arguments_larger_than_the_sdks_limit_are_taken(open_daemon: Daemon) -> None:
