@@ -198,7 +198,7 @@ def test_a_wrong_name_is_refused_with_the_right_one(record: Record, key: str) ->
 
 def test_all_progress_of_a_call_arrives(record: Record, key: str) -> None:
     progress = record.answers[f"{key} count"]["progress"]
-    if (record.client, record.transport) == ("typescript-v1", "stdio"):
+    if record.client.startswith("typescript") and record.transport == "stdio":
         # It forgets the progress that it reads together with the result; test_pairings.py shows that all was sent.
         assert progress == [1, 2, 3, 4, 5][: len(progress)]
     else:
