@@ -107,6 +107,11 @@ class OneWrite:
             self._transport.write(self._head + data if self._head else data)
             self._head = b""
 
+    def close(self) -> None:
+        """Close, once everything is written."""
+        self.flush()
+        self._transport.close()
+
     def flush(self) -> None:
         """There is no body to wait for."""
         if self._head:
