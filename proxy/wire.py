@@ -5,7 +5,7 @@ standard library can do, still travels.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -49,7 +49,7 @@ def read_modestly(transport: object) -> None:
         setattr(transport, "max_size", READ_SIZE)  # noqa: B010
 
 
-def encode(message: dict[str, Any]) -> bytes:
+def encode(message: Mapping[str, Any]) -> bytes:
     """One message as compact JSON; lone surrogates (which UTF-8 cannot hold) become escapes."""
     try:
         return to_json(message)

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from proxy.config import AuditConfig
 from proxy.masking import mask
+from proxy.wire import encode
 
 log = logging.getLogger(__name__)
 
@@ -34,16 +35,23 @@ class Audit:
         """`secrets` are masked wherever they stand in a line."""
         self.config = config
         self._secrets = tuple(secrets)
+        self._wanted = tuple(secret.encode("utf-8", "surrogatepass") for secret in self._secrets)
         self._fd: int | None = None
         self._looked = 0.0
+        self._size = 0
+        """Of the file: as it was looked up, and what this process has written since."""
         self._failed = False
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """Append one line; its time comes first."""
-        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **entry}
-        text = json.dumps(_masked(line, self._secrets), separators=(",", ":"))
+        fields = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **entry}
+        line = encode(fields) + b"\n"
+        # Secrets are known in their spelling in JSON too; only where one stands is the entry gone through.
+        if any(secret in line for secret in self._wanted):
+            line = encode(cast(dict[str, Any], _masked(fields, self._secrets))) + b"\n"
         try:
-            os.write(self._open(), text.encode() + b"\n")
+            os.write(self._open(), line)
+            self._size += len(line)
             self._failed = False
         except OSError as error:
             self.close()
@@ -62,13 +70,16 @@ class Audit:
         if self._fd is not None and now - self._looked > LOOK_EVERY:
             self._looked = now
             with contextlib.suppress(OSError):
-                if os.stat(self.config.file).st_ino == os.fstat(self._fd).st_ino:
+                found = os.fstat(self._fd)
+                if os.stat(self.config.file).st_ino == found.st_ino:
+                    self._size = found.st_size
                     return self._rotated(self._fd)
             self.close()
         if self._fd is None:
             self.config.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = os.open(self.config.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _CLOSE_ON_EXEC, 0o600)
             self._mend(self._fd)
+            self._size = os.fstat(self._fd).st_size
         return self._rotated(self._fd)
 
     def _mend(self, fd: int) -> None:
@@ -83,7 +94,7 @@ class Audit:
 
     def _rotated(self, fd: int) -> int:
         """The descriptor to write to: of a new file where this one is full."""
-        if os.fstat(fd).st_size < self.config.max_bytes:
+        if self._size < self.config.max_bytes:
             return fd
         file, marker = self.config.file, f"{self.config.file}.rotating"
         try:
@@ -101,6 +112,7 @@ class Audit:
             os.unlink(marker)
         os.close(fd)
         self._fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _CLOSE_ON_EXEC, 0o600)
+        self._size = os.fstat(self._fd).st_size
         return self._fd
 
 

@@ -17,6 +17,7 @@ from proxy.guard.scope import Scopes
 from proxy.guard.spill import CONFIG, SERVER, Spill
 from proxy.offers import Kind, Target
 from proxy.tool import Tool
+from proxy.wire import encode
 
 TRIES = 3
 """How often a call is sent at most where the person lets it be repeated."""
@@ -151,7 +152,7 @@ class Gate:
             "risk": self.policy.risk(tool) if tool is not None else None,
             "outcome": outcome[:_OUTCOME],
             "ms": round(seconds * 1e3, 1),
-            "sent": 0 if arguments is None else len(json.dumps(arguments)),
+            "sent": 0 if arguments is None else len(encode(arguments)),
             "received": 0 if result is None else _size(result.get("content"), result.get("structuredContent")),
         }
         if tries > 1:
@@ -201,7 +202,7 @@ class Gate:
             "risk": "read",
             "outcome": outcome[:_OUTCOME],
             "ms": round(seconds * 1e3, 1),
-            "sent": 0 if target is None else len(json.dumps(target.params)),
+            "sent": 0 if target is None else len(encode(target.params)),
             "received": _size(content, None),
         }
         if self.audit.config.arguments and target is not None:

@@ -5,7 +5,8 @@ only where the person trusts the server, or has approved exactly this definition
 wrote about a tool under `guard.risk` decides alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
 
 from proxy.config import RISKS, Decision, GuardConfig, Profile, Risk
 from proxy.guard.globs import any_name, any_tool
@@ -14,14 +15,36 @@ from proxy.tool import Tool
 STRICTNESS: Mapping[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
+T = TypeVar("T")
+
+
+class PerTool(Generic[T]):
+    """What was worked out about tools. One that has changed is another object, about which nothing is known."""
+
+    def __init__(self, work_out: Callable[[Tool], T]) -> None:
+        self._work_out = work_out
+        self._known: dict[str, tuple[Tool, T]] = {}
+
+    def __call__(self, tool: Tool) -> T:
+        """What is true of `tool`."""
+        known = self._known.get(tool.public_name)
+        if known is None or known[0] is not tool:
+            known = self._known[tool.public_name] = (tool, self._work_out(tool))
+        return known[1]
+
+
 class Policy:
     """The risk of tools, by the `guard:` block."""
 
     def __init__(self, config: GuardConfig) -> None:
         self._config = config
+        self._known = PerTool(self._risk)
 
     def risk(self, tool: Tool) -> Risk:
         """The class of `tool`; of several that are configured, the greatest."""
+        return self._known(tool)
+
+    def _risk(self, tool: Tool) -> Risk:
         for risk in reversed(RISKS):
             if (globs := self._config.risk.get(risk)) and any_tool(globs, tool.server, tool.name):
                 return risk

@@ -9,7 +9,7 @@ from proxy.caller import Scope
 from proxy.catalog import Catalog, Server
 from proxy.config import Profile, Settings, Toolset
 from proxy.guard.globs import any_name, any_of_server, any_tool
-from proxy.guard.policy import Policy, decided
+from proxy.guard.policy import PerTool, Policy, decided
 from proxy.guard.spill import reading_server
 from proxy.offers import Offers
 from proxy.tool import Tool
@@ -24,6 +24,7 @@ class Scopes:
     def __init__(self, settings: Settings, policy: Policy) -> None:
         self._profiles, self._policy = settings.profiles, policy
         self._bounded = frozenset(s.key for s in settings.servers if s.max_result_chars)
+        self._denied: dict[Scope, PerTool[bool]] = {}
 
     # Which profiles.
 
@@ -66,16 +67,19 @@ class Scopes:
 
     def denies(self, tool: Tool, scope: Scope) -> bool:
         """Whether the scope does not hold `tool`, asked of the tool itself and not of any view."""
-        profiles = self.profiles(scope)
-        return not (_holds(tool.server, tool.name, profiles) and self._policy.decision(tool, profiles) != "deny")
+        denied = self._denied.get(scope)
+        if denied is None:
+            profiles = self.profiles(scope)
+            denied = self._denied[scope] = PerTool(lambda tool: not self._leaves(tool, profiles))
+        return denied(tool)
+
+    def _leaves(self, tool: Tool, profiles: tuple[Profile, ...]) -> bool:
+        """Whether these profiles leave `tool`."""
+        return _holds(tool.server, tool.name, profiles) and self._policy.decision(tool, profiles) != "deny"
 
     def _narrowed(self, server: Server, profiles: tuple[Profile, ...]) -> Server | None:
         whole = _whole(server.key, profiles)
-        tools = [
-            tool
-            for tool in server.tools
-            if _holds(server.key, tool.name, profiles) and self._policy.decision(tool, profiles) != "deny"
-        ]
+        tools = [tool for tool in server.tools if self._leaves(tool, profiles)]
         if not tools and not whole and (server.known or not _possible(server.key, profiles)):
             return None
         denied = frozenset(name for name in server.denied if _holds(server.key, name, profiles))
