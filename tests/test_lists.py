@@ -26,7 +26,7 @@ class Server:
 
     def __init__(self, **more: Any) -> None:
         """`more`: what is in the answer beside the tools."""
-        self.server = "s"
+        self.server, self.takes_headers = "s", False
         self.more = more
         self.sent: list[tuple[str, Json]] = []
         self.fails = 0
