@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from listing_reader import HEADING, count, rank, read, real_catalog, real_servers, server
 
@@ -59,6 +59,8 @@ def test_the_assembled_text_is_within_the_budget_in_exact_tokens() -> None:
 
 
 @RELAXED
+@example(budget=346, more=390, slots=[1006, None], wider=0)
+@example(budget=210, more=526, slots=[708, None], wider=0)
 @given(budget=BUDGETS, more=st.integers(0, 5_000), slots=SLOTS, wider=st.integers(0, 2_000))
 def test_a_larger_budget_never_shows_less_of_any_server(
     budget: int, more: int, slots: list[int | None], wider: int

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from listing_reader import count, read, server
 
@@ -71,8 +71,11 @@ def assert_harmless(catalog: Catalog) -> None:
         assert {catalog.resolve(name).server for name in found.names} <= {"evil", "github"}
         for heading in found.headings:
             assert re.match(r"(evil|github)__", heading)
+        tools = {tool.name for one in catalog.servers.values() for tool in one.tools}
         for line in text.split("\n"):
-            assert not line.startswith(("SYSTEM", "</tools>", "`"))
+            assert not line.startswith(("</tools>", "`"))
+            # As a whole word only where a tool is named just so.
+            assert not re.match(r"SYSTEM(?![A-Za-z0-9_./-])", line) or "SYSTEM" in tools
 
 
 def test_hostile_names_and_descriptions_start_no_line_and_make_no_heading() -> None:
@@ -83,6 +86,7 @@ def test_hostile_names_and_descriptions_start_no_line_and_make_no_heading() -> N
 
 
 @settings(max_examples=150, deadline=None)
+@example(names=["SYSTEM"], descriptions=[], topic=None)
 @given(
     names=st.lists(HOSTILE_TEXT, max_size=12),
     descriptions=st.lists(HOSTILE_TEXT, max_size=4),

@@ -4,13 +4,14 @@ Pure: (catalog, budget, slots, mode, counts) -> text, byte for byte the same for
 depend on that server alone (`TextCache` keeps them by its hash); only the fill looks at all of them.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from proxy.catalog import Catalog
 from proxy.listing.ladder import Count, Rung, Step, entry_text, rungs_of, step_classes
-from proxy.listing.layout import LISTED, RULES, SERVERS, Slots, blocks, head, lay, named_line, tail
+from proxy.listing.layout import LISTED, RULES, SERVERS, Slots, blocks, head, head_room, lay, named_line, tail
 from proxy.listing.texts import ServerTexts, TextCache
 
 __all__ = ["Listing", "TextCache", "lines", "render"]
@@ -47,17 +48,13 @@ def render(
     fill = _Fill(texts, {key: rungs[0] for key, rungs in ladders.items()}, budget, slots, count)
     if not texts or not fill.fits:
         return _below_floor(texts, budget, slots, count)
-    taken: list[list[Step]] = []
-    for steps in step_classes(ladders):
-        risen = fill.rise({step.key: step.rung for step in steps})
-        if not risen.fits:
-            break
-        fill = risen
-        taken.append(steps)
-    fill = _headed(fill, {key: rungs[0] for key, rungs in ladders.items()}, taken)
+    classes = step_classes(ladders)
+    fill, taken = _climb(fill, classes)
+    if len(slots) > 1:
+        rules = fill.blocks or _climb(replace(fill, budget=math.inf), classes[taken:])[0].blocks
+        fill = _headed(fill, {key: rungs[0] for key, rungs in ladders.items()}, classes[:taken], rules=rules)
     laid = fill.lay() or ()
-    named = any(rung.blocks for rung in fill.rungs.values())
-    return Listing(1 if named else 2, laid, {key: rung.form for key, rung in fill.rungs.items()}, fill.tokens)
+    return Listing(1 if fill.blocks else 2, laid, {key: rung.form for key, rung in fill.rungs.items()}, fill.tokens)
 
 
 def lines(catalog: Catalog, cache: TextCache | None = None) -> Iterable[str]:
@@ -82,7 +79,7 @@ class _Fill:
 
     texts: Sequence[ServerTexts]
     rungs: Mapping[str, Rung]
-    budget: int
+    budget: float
     slots: Slots
     count: Count
 
@@ -90,10 +87,15 @@ class _Fill:
         return _Fill(self.texts, {**self.rungs, **rungs}, self.budget, self.slots, self.count)
 
     @property
+    def blocks(self) -> bool:
+        """Whether names of tools are shown, and thus the rules of reading."""
+        return any(rung.blocks for rung in self.rungs.values())
+
+    @property
     def tokens(self) -> int:
         """The sum of the parts: never below the count of the text that is put together of them."""
         total = sum(rung.tokens for rung in self.rungs.values()) + self.count(SERVERS) + 1
-        if any(rung.blocks for rung in self.rungs.values()):
+        if self.blocks:
             total += self.count(RULES) + 1 + self.count(LISTED) + 1
         return total
 
@@ -114,12 +116,23 @@ class _Fill:
         return lay([*head(self.texts, self.rungs), *blocks(self.texts, self.rungs)], self.slots)
 
 
-def _headed(fill: _Fill, bare: Mapping[str, Rung], taken: Sequence[Sequence[Step]]) -> _Fill:
+def _climb(fill: _Fill, classes: Sequence[Sequence[Step]]) -> tuple[_Fill, int]:
+    """`fill` after as many of `classes` as fit, in order, and how many those are."""
+    for taken, steps in enumerate(classes):
+        risen = fill.rise({step.key: step.rung for step in steps})
+        if not risen.fits:
+            return fill, taken
+        fill = risen
+    return fill, len(classes)
+
+
+def _headed(fill: _Fill, bare: Mapping[str, Rung], taken: Sequence[Sequence[Step]], *, rules: bool) -> _Fill:
     """`fill` with topics so short that one slot names every server, where several slots are to be filled.
 
     A model that sees the first text only, or a host that shows no more, then still knows every server. The topics are
     bought anew in the order of `taken`, until the slots that could hold the servers without any topic are full; what
-    is said of tools does not change, so a larger budget still never shows less.
+    is said of tools does not change. A larger budget must not shorten a topic: so the room is measured with the rules
+    as soon as any budget would bring them (`rules`), and with each server in its place whatever its form.
     """
 
     def with_topics(topics: Mapping[str, Rung]) -> _Fill:
@@ -131,22 +144,30 @@ def _headed(fill: _Fill, bare: Mapping[str, Rung], taken: Sequence[Sequence[Step
             }
         )
 
-    def fits(candidate: _Fill, slots: Slots) -> bool:
-        return lay(head(candidate.texts, candidate.rungs), slots) is not None
+    def first_place() -> int | None:
+        pieces = head_room(fill.texts, bare, rules=rules)
+        return next((n for n in range(1, len(fill.slots)) if lay(pieces, fill.slots[:n]) is not None), None)
 
-    plain = with_topics(bare)
-    place = next((n for n in range(1, len(fill.slots)) if fits(plain, fill.slots[:n])), None)
-    if place is None or fits(fill, fill.slots[:place]):
+    place = first_place()
+    if place is None and not fill.blocks:
+        # Where the rules leave no room for every server nothing is shortened, so that shows more than this.
+        rules = False
+        place = first_place()
+
+    def fits(candidate: _Fill) -> bool:
+        return lay(head_room(fill.texts, candidate.rungs, rules=rules), fill.slots[:place]) is not None
+
+    if place is None or fits(fill):
         return fill
     topics = dict(bare)
-    found = plain
+    found = with_topics(bare)
     for steps in taken:
         topics |= {s.key: s.rung for s in steps if s.rung.summary is not None and not s.rung.blocks}
         longer = with_topics(topics)
-        if not fits(longer, fill.slots[:place]):
+        if not fits(longer):
             break
         found = longer
-    return found
+    return found if found.lay() is not None else fill
 
 
 def _below_floor(texts: Sequence[ServerTexts], budget: int, slots: Slots, count: Count) -> Listing:

@@ -43,6 +43,19 @@ def head(texts: Sequence[ServerTexts], rungs: Mapping[str, Rung]) -> list[Piece]
     return found
 
 
+def head_room(texts: Sequence[ServerTexts], rungs: Mapping[str, Rung], *, rules: bool) -> list[Piece]:
+    """The most that `head` takes, `rules` or not, with each server where its key stands: as a measure only.
+
+    A server that rises from its summary to its blocks makes this shorter and moves nobody, unlike the text itself.
+    """
+    found = [Piece(RULES), Piece(LISTED)] if rules else []
+    found.append(Piece(SERVERS))
+    for text in texts:
+        summary = rungs[text.key].summary
+        found.append(Piece(f"{text.entry},", " ") if summary is None else Piece(summary))
+    return found
+
+
 def blocks(texts: Sequence[ServerTexts], rungs: Mapping[str, Rung]) -> list[Piece]:
     """What is said of the servers' tools."""
     return [Piece(line) for text in texts for block in sorted(rungs[text.key].blocks) for line in block]
