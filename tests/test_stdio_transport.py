@@ -1,10 +1,19 @@
 """Lines and stderr of a stdio server: what is read leniently, what is kept, what is said."""
 
+import asyncio
+import gc
 import json
+import os
+import sys
+import warnings
 
+import anyio
 import pytest
 
-from proxy.upstream.stdio import STDERR_LINES, StderrTail, decode, embedded, encode
+from proxy.config import ServerConfig
+from proxy.upstream.peer import Peer
+from proxy.upstream.reaper import Reaper
+from proxy.upstream.stdio import STDERR_LINES, StderrTail, decode, embedded, encode, open_stdio
 
 
 @pytest.mark.parametrize(
@@ -68,3 +77,56 @@ def test_an_answer_that_shares_its_line_is_found(line: bytes) -> None:
 )  # fmt: skip
 def test_what_a_server_logs_of_our_own_requests_is_no_answer(line: bytes) -> None:
     assert embedded(line) is None
+
+
+class Groups(Reaper):
+    """Notes the process groups it is told of and watches over none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.added: list[int] = []
+        self.removed: list[int] = []
+
+    def add(self, group: int) -> None:
+        self.added.append(group)
+
+    def remove(self, group: int) -> None:
+        self.removed.append(group)
+
+
+async def cancelled_after(turns: int, groups: Groups) -> bool:
+    """Start a server, cancel that so many turns of the event loop later; whether it was up by then."""
+    config = ServerConfig(key="s", transport="stdio", command="cat")
+    up = anyio.Event()
+
+    async def hold() -> None:
+        async with open_stdio(config, os.environ, Peer("s", lambda *_: None), tail(), groups):
+            up.set()
+            await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(hold)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        was_up = up.is_set()
+        tasks.cancel_scope.cancel()
+    return was_up
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="starts a POSIX command")
+def test_a_server_whose_start_is_cancelled_at_any_point_leaves_no_process_and_no_pipe() -> None:
+    """asyncio itself kills such a child but is cancelled again before it has waited for it or closed its pipes."""
+    turns, up = 0, False
+    while not up:
+        groups = Groups()
+        with warnings.catch_warnings(record=True) as left:
+            warnings.simplefilter("always")
+            up = asyncio.run(cancelled_after(turns, groups))
+            gc.collect()
+        assert not [str(warning.message) for warning in left], f"cancelled after {turns} turns"
+        assert groups.added == groups.removed
+        for group in groups.added:
+            with pytest.raises(ProcessLookupError):
+                os.killpg(group, 0)
+        turns += 1
+    assert turns > 2

@@ -247,16 +247,19 @@ async def open_stdio(
         ConnectError: the process could not be started.
     """
     assert config.command is not None
-    loop = asyncio.get_running_loop()
+    process = _Process(peer, stderr)
     try:
-        _, process = await loop.subprocess_exec(
-            lambda: _Process(peer, stderr),
-            config.command,
-            *config.args,
-            env=dict(environment),
-            cwd=config.cwd,
-            start_new_session=sys.platform != "win32",
-        )
+        # Shielded, and nothing is awaited before the block that ends it: a start that is cancelled half-way would
+        # leave the process behind, and its pipes open.
+        with anyio.CancelScope(shield=True):
+            await asyncio.get_running_loop().subprocess_exec(
+                lambda: process,
+                config.command,
+                *config.args,
+                env=dict(environment),
+                cwd=config.cwd,
+                start_new_session=sys.platform != "win32",
+            )
     except FileNotFoundError:
         missing = f"folder not found: {config.cwd}" if config.cwd and not config.cwd.is_dir() else None
         raise ConnectError(
@@ -266,9 +269,9 @@ async def open_stdio(
         raise ConnectError(f"could not start {config.command!r}: {error}", permanent=True) from None
     assert process.transport is not None
     group = process.transport.get_pid()
-    reaper.add(group)
-    peer.attach(process)
     try:
+        reaper.add(group)
+        peer.attach(process)
         yield
     finally:
         peer.close("the proxy closed the connection")
