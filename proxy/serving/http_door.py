@@ -6,25 +6,20 @@ with its body as it came.
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS, decode_header_value
+from mcp.shared.inbound import decode_header_value
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, LOG_LEVEL_META_KEY
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.caller import CLIENT_REQUESTS, Access
 from proxy.server import ACCESS, Call, Client, ProxyServer, answer, frame, tool_call
-from proxy.wire import encode
+from proxy.serving.answers import Work, send_json
 
 PATH = "/mcp"
-PATIENCE = 0.5
-"""Seconds a call may take before its response begins, as an event stream."""
-COMMENT_EVERY = 15.0
-"""Seconds between comments on an open stream: clients and proxies cut silent ones (failure report X9)."""
 
 
 @dataclass
@@ -33,9 +28,9 @@ class _Session:
 
     touched: float
     """When the SDK last saw a request of it; its idle time-out knows nothing of ours."""
-    calls: dict[int | str, "asyncio.Task[dict[str, Any]]"] = field(
-        default_factory=dict[int | str, "asyncio.Task[dict[str, Any]]"]
-    )
+    calls: dict[int | str, Work] = field(default_factory=dict[int | str, Work])
+    asked: bool | None = None
+    """Whether its client can be asked something during a call; None until its first call."""
 
 
 class HttpDoor:
@@ -113,33 +108,35 @@ class HttpDoor:
         version = headers.get(b"mcp-protocol-version")
         if (version is not None and version.startswith(b"2026")) or call.version is not None:
             return False
-        if "progressToken" in call.meta or call.ident in session.calls or _asked(client.capabilities):
+        if session.asked is None:
+            session.asked = _asked(client.capabilities)
+        if "progressToken" in call.meta or call.ident in session.calls or session.asked:
             return False
         if client.log_level is not None:
             return False  # what is said during the call belongs into its own stream
         # A client that disconnects has not cancelled, in this era: the call goes on, and its answer is lost.
-        task = asyncio.get_running_loop().create_task(
-            answer(self._server, call, client.with_meta(call.meta), name, modern=False)
-        )
-        session.calls[call.ident] = task
-        task.add_done_callback(lambda _: session.calls.pop(call.ident, None))
-        await _respond(send, task, modern=False)
+        work = session.calls[call.ident] = Work(send)
+        try:
+            calling = answer(self._server, call, client.with_meta(call.meta), name, modern=False)
+            await work.respond(calling, modern=False)
+        finally:
+            session.calls.pop(call.ident, None)
         return True
 
     def session_ended(self, session_id: str) -> None:
         """The session was deleted, or idle for too long: its calls are cancelled."""
         if (session := self._sessions.pop(session_id, None)) is not None:
-            for task in list(session.calls.values()):
-                task.cancel()
+            for work in list(session.calls.values()):
+                work.cancel()
 
     async def _cancel(self, session_id: str, message: Mapping[str, Any], send: Send) -> bool:
         params, session = message.get("params"), self._sessions.get(session_id)
         ident = cast(dict[str, Any], params).get("requestId") if isinstance(params, dict) else None
-        task = session.calls.get(ident) if session is not None and isinstance(ident, int | str) else None
-        if task is None:
+        work = session.calls.get(ident) if session is not None and isinstance(ident, int | str) else None
+        if work is None:
             return False
-        task.cancel()
-        await _send_json(send, 202, None)
+        work.cancel()
+        await send_json(send, 202, None)
         return True
 
     # The stateless era.
@@ -148,19 +145,15 @@ class HttpDoor:
         client = Client.stateless_request(call.meta, access)
         info = call.meta.get(CLIENT_INFO_META_KEY)
         name = cast(Mapping[str, Any], info).get("name") if isinstance(info, Mapping) else None
-        work = asyncio.ensure_future(
-            answer(self._server, call, client, name if isinstance(name, str) else None, modern=True)
-        )
+        work = Work(send)
         gone = asyncio.ensure_future(_disconnected(receive))
         # Closing the response is the cancellation, in this era.
         gone.add_done_callback(lambda _: work.cancel())
         try:
-            await _respond(send, work, modern=True)
+            calling = answer(self._server, call, client, name if isinstance(name, str) else None, modern=True)
+            await work.respond(calling, modern=True)
         finally:
-            work.cancel()
             gone.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await gone
 
 
 def _plain(headers: Mapping[bytes, bytes]) -> bool:
@@ -215,36 +208,3 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _status(answer: Mapping[str, Any]) -> int:
-    """The stateless era gives some errors an HTTP status (2026-07-28, Streamable HTTP), the same as the SDK's."""
-    return ERROR_CODE_HTTP_STATUS.get(answer["error"].get("code"), 200) if "error" in answer else 200
-
-
-async def _respond(send: Send, work: "asyncio.Future[dict[str, Any]]", *, modern: bool) -> None:
-    """Answer with one JSON object; a call that takes longer gets an event stream, so that the client sees life."""
-    await asyncio.wait({work}, timeout=PATIENCE)
-    if work.done():
-        if work.cancelled():
-            await _send_json(send, 202, None)  # cancelled by its client: it is not answered
-        else:
-            answer = work.result()
-            await _send_json(send, _status(answer) if modern else 200, answer)
-        return
-    head = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
-    await send({"type": "http.response.start", "status": 200, "headers": head})
-    while not work.done():
-        await send({"type": "http.response.body", "body": b": still running\n\n", "more_body": True})
-        await asyncio.wait({work}, timeout=COMMENT_EVERY)
-    body = b"" if work.cancelled() else b"event: message\ndata: " + encode(work.result()) + b"\n\n"
-    await send({"type": "http.response.body", "body": body})
-
-
-async def _send_json(send: Send, status: int, value: dict[str, Any] | None) -> None:
-    body = encode(value) if value is not None else b""
-    headers = [(b"content-length", str(len(body)).encode())]
-    if value is not None:
-        headers.append((b"content-type", b"application/json"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
