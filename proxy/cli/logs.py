@@ -7,7 +7,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import TextIO
 
@@ -88,8 +88,10 @@ class _Bundled(logging.StreamHandler[TextIO]):
         """Write what waits; `logging` does so at the end of the process."""
         with self.lock or nullcontext():
             waiting, self._waiting = self._waiting, []
-            if waiting:
-                self.stream.write("".join(f"{self.format(record)}\n" for record in waiting))
+            # A stderr that nobody reads, or that is closed, costs the lines and nothing else.
+            with suppress(OSError, ValueError):
+                if waiting:
+                    self.stream.write("".join(f"{self.format(record)}\n" for record in waiting))
                 self.stream.flush()
 
 
