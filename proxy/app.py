@@ -20,19 +20,18 @@ from proxy.arguments import direct, unwrap
 from proxy.caller import Access, Caller, Origin, Scope
 from proxy.catalog import Catalog, NotFound
 from proxy.config import Settings
-from proxy.counter import Counter
 from proxy.dispatch import Dispatcher, error_result, failed
 from proxy.errors import ConfigError, Refused, UpstreamFailure
 from proxy.forward import Forwarder
 from proxy.guard import Base, Gate, needed
 from proxy.hosts import HostRow
 from proxy.listing import Listing
-from proxy.memory import LARGE, settle
 from proxy.offers import Offers
 from proxy.search import Index
 from proxy.semantics import Semantics
 from proxy.server import ProxyServer
 from proxy.tokens import Counts
+from proxy.upkeep import Upkeep
 from proxy.upstream.fleet import Fleet
 from proxy.upstream.questions import Clients
 from proxy.upstream.snapshot import Snapshot, default_folder
@@ -99,24 +98,25 @@ class App:
         self.dispatcher = Dispatcher(self.fleet, configs, search, self.gate)
         self._forwarder = Forwarder(self.fleet, self.gate)
         self.server = ProxyServer(self)
-        self._counts = Counts(self._snapshot.load_counts() if search.tokenizer == "o200k" else None)
-        self._exact = search.tokenizer == "o200k" and search.enabled != "off"
-        self._counter = Counter()
+        counts = Counts(self._snapshot.load_counts() if search.tokenizer == "o200k" else None)
         self.semantics: Semantics | None = None
         """What gives the index its meaning; None where search goes by words alone."""
         if search.semantic == "on" and search.enabled != "off":
             keep = self._snapshot
             self.semantics = Semantics(lambda: self._everything().tools, keep.load_vectors, keep.save_vectors)
         scopes = self.gate.scopes if self.gate is not None else None
-        self._dirty = anyio.Event()
-        self._dirty.set()
-        self._counted = anyio.Event()
-        """Set while every text of the current catalog has its exact count, or never will."""
         base, fleet = self.base, self.fleet
         self._shared = Shared(
-            settings, self._everything, lambda: base.offers(fleet.offers), scopes, self._counts, self.semantics
+            settings, self._everything, lambda: base.offers(fleet.offers), scopes, counts, self.semantics
         )
         self._views: dict[Scope, View] = {}
+        self._upkeep = Upkeep(
+            self._shared,
+            lambda: list(self._views.values()),
+            counts=counts if search.tokenizer == "o200k" and search.enabled != "off" else None,
+            save=self._snapshot.save_counts,
+            told=self.server.catalog_changed,
+        )
         for name in settings.profiles if clients is None else ():
             self.view(self.narrowed(name))
         self.view(self.scope)
@@ -133,7 +133,7 @@ class App:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.fleet.run)
             tasks.start_soon(self.server.announce)
-            tasks.start_soon(self._keep_up)
+            tasks.start_soon(self._upkeep.run, self._gathered)
             tasks.start_soon(self._pass_on_updates)
             if self.semantics is not None:
                 tasks.start_soon(self.semantics.run)
@@ -149,10 +149,7 @@ class App:
             tasks.cancel_scope.cancel()
 
     def _catalog_changed(self) -> None:
-        for view in self._views.values():
-            view.weigh()
-        self._counted = anyio.Event()
-        self._dirty.set()
+        self._upkeep.changed()
         if self.semantics is not None:
             self.semantics.changed()
 
@@ -184,53 +181,9 @@ class App:
                     if (known := view.offers.known_as(*owner)) is not None:
                         await self.server.changes.updated(known, view.scope)
 
-    async def _keep_up(self) -> None:
-        """After each change: count exactly what is new, say so, and prepare the index.
-
-        In that order, because hosts wait little for their first `tools/list` (Codex 1.2 s), which needs no index.
-        """
-        async with self._counter:
-            if self._exact and not self._everything().complete:
-                await self._counter.start()
-                await self.fleet.wait_known(min(GATHERING, self.settings.first_list_wait))
-            await self._keep_on()
-
-    async def _keep_on(self) -> None:
-        while True:
-            await self._dirty.wait()
-            self._dirty = anyio.Event()
-            await self._count()
-            self.server.catalog_changed()
-            for view in list(self._views.values()):
-                await view.index()
-            if len(self._everything().tools) >= LARGE:
-                await anyio.to_thread.run_sync(settle)
-
     async def counted(self) -> None:
         """Wait until the texts of the current catalog have exact counts, or never will."""
-        await self._counted.wait()
-
-    async def _count(self) -> None:
-        """Have a short-lived child count the texts that are new, so that this process never loads the vocabulary."""
-        counted, views = self._counted, list(self._views.values())
-        if self._exact:
-            async with self._shared.making:
-                wanted = await anyio.to_thread.run_sync(_wanted, views)
-            missing = self._counts.missing(wanted)
-            if missing:
-                try:
-                    self._counts.add(missing, await self._counter.count(missing))
-                except (OSError, ValueError) as error:
-                    log.warning("tokens are estimated: the exact counter failed (%s)", error)
-                else:
-                    self._counts.keep(wanted)
-                    await anyio.to_thread.run_sync(self._snapshot.save_counts, dict(self._counts.known))
-            else:
-                await self._counter.dismiss()
-        if counted is self._counted:  # else the catalog has changed meanwhile
-            for view in views:
-                view.counted = True
-        counted.set()
+        await self._upkeep.counted()
 
     # What clients see.
 
@@ -244,7 +197,7 @@ class App:
         found = self._views.get(key)
         if found is None:
             found = self._views[key] = View(self._shared, key)
-            self._dirty.set()  # its texts are counted
+            self._upkeep.added()
         return found
 
     def narrowed(self, *names: str) -> Scope:
@@ -265,9 +218,12 @@ class App:
         if not self._listed_once:
             with anyio.move_on_after(self.settings.first_list_wait):
                 await self._first_lists()
-                await self._counted.wait()
+                await self._upkeep.counted()
             self._listed_once = True
             asyncio.get_running_loop().call_later(ANSWERING, self.fleet.start)
+
+    async def _gathered(self) -> None:
+        await self.fleet.wait_known(min(GATHERING, self.settings.first_list_wait))
 
     async def _first_lists(self) -> None:
         """Wait, the first time and within `first_list_wait`, for lists that were never seen."""
@@ -415,11 +371,6 @@ class App:
             if key in catalog.servers
         }
         return {"version": __version__, "tools": len(catalog.tools), "servers": servers}
-
-
-def _wanted(views: Sequence[View]) -> list[str]:
-    """The lines that any of `views` may count."""
-    return list(dict.fromkeys(line for view in views for line in view.wanted()))
 
 
 def _resolves(view: View, name: str) -> bool:

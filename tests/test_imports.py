@@ -15,6 +15,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"app"},
+    {"upkeep"},
     {"view"},
     {"serving", "upstream", "demo"},
     {"server"},
