@@ -1,4 +1,5 @@
-"""Forward: the path of a request that is not a call of a tool: reading a resource, getting a prompt, completing.
+"""Forward: the path of a request that is not a call of a tool: reading or following a resource, getting a prompt,
+completing.
 
     admit -> find -> deny -> ask -> send -> audit
 
@@ -27,6 +28,10 @@ class Upstreams(Protocol):
         """The server's result as it came; raises RpcError or UpstreamFailure."""
         ...
 
+    async def subscribe(self, server: str, uri: str) -> None:
+        """One more client follows a resource; raises what `request` raises."""
+        ...
+
 
 class Forwarder:
     """Takes such requests to the servers whose they are."""
@@ -53,6 +58,11 @@ class Forwarder:
             if gate is not None:
                 gate.admit(caller)
             target = self._find(offers, method, params, caller)
+            if target.kind == "subscription":
+                # Clients share the server's one, and nobody is asked: it tells when to read, and nothing of what.
+                await self._upstreams.subscribe(target.server, target.name)
+                result = {}
+                return result
             if gate is not None:
                 permit = await gate.ask_offer(target, caller)
                 if permit.question is not None:

@@ -17,11 +17,12 @@ PREFIX = "narrow-waist:"
 """Scheme of a URI that is prefixed with its server's key: `narrow-waist:<server>/<uri>`."""
 
 Raw = Mapping[str, Any]
-Kind = Literal["resource", "prompt", "completion"]
+Kind = Literal["resource", "prompt", "completion", "subscription"]
 KINDS: Mapping[str, Kind] = {
     "resources/read": "resource",
     "prompts/get": "prompt",
     "completion/complete": "completion",
+    "resources/subscribe": "subscription",
 }
 """The requests that have a target among what servers offer."""
 
@@ -137,10 +138,10 @@ class Offers:
         return bare[0] if len(bare) == 1 else None
 
     def target(self, method: str, params: Raw) -> "Target | None":
-        """What a request of a client means: a resource to read, a prompt to get, a reference to complete."""
-        if method == "resources/read":
+        """What a request of a client means: a resource to read or follow, a prompt to get, a reference to complete."""
+        if method in ("resources/read", "resources/subscribe"):
             uri: str = params["uri"]
-            return _target("resource", uri, self.owner(uri), lambda raw: {"uri": raw})
+            return _target(KINDS[method], uri, self.owner(uri), lambda raw: {"uri": raw})
         if method == "prompts/get":
             name: str = params["name"]
             given = {"arguments": params["arguments"]} if params.get("arguments") is not None else {}

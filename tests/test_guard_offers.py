@@ -103,6 +103,39 @@ async def test_a_failure_of_the_server_is_in_the_audit(tmp_path: Path) -> None:
     assert entries(tmp_path)[-1]["outcome"] == "failed: gone"
 
 
+async def follow(client: Client, uri: str) -> Message:
+    """The answer to a subscription; of a stateless client, the first thing that its stream says."""
+    if client.era == OLD:
+        return await client.request("resources/subscribe", {"uri": uri})
+    return await client.request("subscriptions/listen", {"notifications": {"resourceSubscriptions": [uri]}})
+
+
+async def test_a_subscription_is_a_line_of_the_audit(tmp_path: Path) -> None:
+    path = config(tmp_path, guard={"audit": {"file": "audit.jsonl"}})
+    async with house(path, clients=1) as app, stdio(app, OLD) as client:
+        await client.hello()
+        await client.request("tools/list")
+        for uri in ("docs://start", "docs://start", "none://"):
+            await follow(client, uri)
+    assert [(e["kind"], e["server"], e["subscription"], e["outcome"]) for e in entries(tmp_path)] == [
+        ("subscription", "docs", "docs://start", "ok"),
+        ("subscription", None, "none://", "refused"),
+    ]
+
+
+@pytest.mark.parametrize("era", [OLD, MODERN])
+async def test_above_the_rate_limit_no_more_resources_are_followed(era: str, tmp_path: Path) -> None:
+    path = config(tmp_path, guard={"audit": {"file": "audit.jsonl"}}, profiles={"default": {"rate_limit": 1}})
+    async with house(path, clients=1) as app, stdio(app, era) as client:
+        await client.hello()
+        await client.request("tools/list")
+        await client.request(*READ)
+        refused = [await follow(client, uri) for uri in ("docs://start", "docs://page/x", "none://")]
+    assert all("1 calls a minute" in each["error"]["message"] for each in refused)
+    assert len({json.dumps(each["error"]) for each in refused}) == 1
+    assert [(e["kind"], e["outcome"]) for e in entries(tmp_path)[1:]] == [("subscription", "refused")] * 3
+
+
 async def test_a_profile_that_may_not_read_has_none_of_them(tmp_path: Path) -> None:
     path = config(tmp_path, profiles={"default": {"policy": {"read": "deny"}}})
     async with house(path, clients=1) as app, stdio(app, OLD) as client:

@@ -10,12 +10,8 @@ from proxy.offers import Offers
 class Upstreams(Protocol):
     """What clients may want to be told of by the servers behind us."""
 
-    async def subscribe(self, server: str, uri: str) -> None:
-        """One more client wants to know of changes of a resource."""
-        ...
-
     async def unsubscribe(self, server: str, uri: str) -> None:
-        """One client less."""
+        """One client less that wants to know of changes of a resource."""
         ...
 
     async def set_log_level(self, level: str) -> None:

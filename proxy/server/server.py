@@ -8,6 +8,7 @@ then owes is the envelope of the client's era.
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
@@ -264,11 +265,13 @@ class ProxyServer:
     # Subscriptions and logging.
 
     async def _subscribe(self, context: Context) -> dict[str, Any]:
-        server, raw = self._owner(context)
         connection, uri = connection_of(context), _text(context, "uri")
         uris = self.changes.subscribed(connection)
         if uri not in uris:
-            await self._house.upstreams.subscribe(server, raw)
+            try:
+                await self._forward(context)
+            except NotOffered:
+                raise _no_resource(context, uri) from None
             if not uris:
                 connection.exit_stack.push_async_callback(self._forget, connection, self._scope(context))
             uris.add(uri)
@@ -290,16 +293,19 @@ class ProxyServer:
 
     async def _listen_for(self, context: Context, params: types.SubscriptionsListenRequestParams) -> Any:
         """A stateless client's stream of changes; the resources it names are subscribed to while it is open."""
-        scope, offers = self._scope(context), self._offers(context)
-        owners = [o for uri in params.notifications.resource_subscriptions or () if (o := offers.owner(str(uri)))]
+        scope, caller = self._scope(context), self._caller(context)
         held: list[tuple[str, str]] = []
         try:
-            for server, uri in owners:
-                await self._house.upstreams.subscribe(server, uri)
-                held.append((server, uri))
+            for uri in map(str, params.notifications.resource_subscriptions or ()):
+                owner = self._offers(context).owner(uri)
+                with suppress(NotOffered):  # the others are followed
+                    await self._house.forward("resources/subscribe", {"uri": uri}, {}, caller)
+                    held += [owner] if owner is not None else []
             if (listen := self._listens.get(scope)) is None:
                 listen = self._listens[scope] = ListenHandler(self.changes.bus(scope))
             return await listen(context, params)
+        except Refused as refusal:
+            raise MCPError(types.INVALID_REQUEST, str(refusal)) from None
         except (RpcError, UpstreamFailure) as error:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from None
         finally:
