@@ -68,6 +68,32 @@ def test_a_file_of_another_version_or_config_is_as_never_seen(folder: Path, chan
     assert Snapshot(folder).load(CONFIG) is None
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_can_write_is_as_never_seen_is_told_of_once_and_is_replaced(
+    mode: int, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it says goes into a model's context: descriptions, and instructions."""
+    snapshot = Snapshot(folder)
+    snapshot.save(CONFIG, entry())
+    only_file(folder).chmod(mode)
+    assert snapshot.load(CONFIG) is None and not snapshot.waited(CONFIG)
+    assert caplog.text.count("others can write it") == 1
+    snapshot.save(CONFIG, entry())
+    assert snapshot.load(CONFIG) == entry()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")
+def test_counts_and_vectors_that_others_can_write_are_not_read_either(folder: Path) -> None:
+    snapshot = Snapshot(folder)
+    snapshot.save_counts({"a": 1})
+    snapshot.save_vectors(b"packed")
+    assert (snapshot.load_counts(), snapshot.load_vectors()) == ({"a": 1}, b"packed")
+    for file in folder.iterdir():
+        file.chmod(0o666)
+    assert (snapshot.load_counts(), snapshot.load_vectors()) == ({}, b"")
+
+
 def test_another_launch_config_is_another_server(folder: Path) -> None:
     Snapshot(folder).save(CONFIG, entry())
     other = ServerConfig("notes", "stdio", command="notes", launch_hash="b" * 64)

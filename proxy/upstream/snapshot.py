@@ -1,7 +1,8 @@
 """Snapshot: the last good list of each server on disk, so that nobody ever waits for a server seen before.
 
 One file per (server key, hash of its unexpanded launch config). Files are private, written atomically, versioned;
-one that cannot be read, or is for another config, is as if never seen. Several proxies may share the folder.
+one that cannot be read, that others can write, or that is for another config, is as if never seen. Several proxies may
+share the folder.
 """
 
 import contextlib
@@ -9,6 +10,7 @@ import hashlib
 import json
 import logging
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -52,6 +54,8 @@ class Snapshot:
     def __init__(self, folder: Path | None) -> None:
         """`folder` None keeps nothing."""
         self.folder = folder
+        self._told: set[str] = set()
+        """Files that others can write, of which that was said."""
 
     def load(self, config: ServerConfig) -> Entry | None:
         """The entry for exactly this config, or None."""
@@ -118,7 +122,7 @@ class Snapshot:
     def load_vectors(self) -> bytes:
         """The packed vectors of the semantic search as they were kept; empty where there are none."""
         try:
-            return (self.folder / _VECTORS).read_bytes() if self.folder is not None else b""
+            return self._content(_VECTORS)
         except OSError:
             return b""
 
@@ -131,10 +135,8 @@ class Snapshot:
         return hashlib.sha256(f"{config.key}\0{config.launch_hash}".encode()).hexdigest()[:32] + ".json"
 
     def _read(self, name: str) -> dict[str, Any] | None:
-        if self.folder is None:
-            return None
         try:
-            value: object = json.loads((self.folder / name).read_bytes())
+            value: object = json.loads(self._content(name))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
@@ -143,6 +145,20 @@ class Snapshot:
         if not isinstance(value, dict) or cast(dict[str, Any], value).get("version") != VERSION:
             return None
         return cast(dict[str, Any], value)
+
+    def _content(self, name: str) -> bytes:
+        """What a file holds; raises OSError where there is none, or it may be somebody else's."""
+        if self.folder is None:
+            raise FileNotFoundError(name)
+        with (self.folder / name).open("rb") as file:
+            if os.name == "posix":
+                found = os.fstat(file.fileno())
+                if found.st_uid not in (os.geteuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                    if name not in self._told:
+                        self._told.add(name)
+                        log.warning("the snapshot %s is ignored: others can write it", self.folder / name)
+                    raise PermissionError(name)
+            return file.read()
 
     def _write(self, name: str, data: dict[str, Any]) -> None:
         try:
