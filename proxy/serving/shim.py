@@ -22,6 +22,7 @@ _STREAM = "text/event-stream"
 _AGAIN = 1.0
 """Seconds before a stream that was cut is opened again."""
 _GOODBYE = 2.0
+TOKEN_HINT = ": it wants a token (NARROW_WAIST_TOKEN, or --token-file)"
 Frame = dict[str, Any]
 
 
@@ -61,7 +62,7 @@ class Shim:
                 await self._open_again()
                 status = await self._post(message)
             if status >= 400:
-                failure = f"the daemon answered with HTTP {status}"
+                failure = f"the daemon answered with HTTP {status}" + (TOKEN_HINT if status == 401 else "")
         except httpx2.HTTPError as error:
             failure = f"the daemon cannot be reached ({type(error).__name__})"
         if failure and message.get("id") is not None and "method" in message:
