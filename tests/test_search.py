@@ -123,6 +123,20 @@ def test_a_query_of_unknown_words_finds_nothing_and_says_which() -> None:
     assert hits.unmatched == ("blorp", "quux")
 
 
+@pytest.mark.parametrize("query", ["take a note", "a", "the", "is it", "re", "What is a ?", "zzz ?"])
+def test_stop_words_and_one_or_two_letters_do_not_select_by_what_stands_inside_other_words(query: str) -> None:
+    """`take a note` answered with four unrelated tools, because nearly every text has an `a`."""
+    index = Index(catalog({"a": [tool("echo", "Repeats what is said?"), tool("read_file", "Reads their orbits")]}))
+    hits = index.search(query, 5)
+    assert (hits.matches, hits.matched) == ((), 0)
+
+
+@pytest.mark.parametrize("query", ["eci", "a eci zzz", "%", "文"])
+def test_three_letters_and_signs_are_found_inside_words(query: str) -> None:
+    index = Index(catalog({"a": [tool("recipe", "Cooks at 80 %, 中文字"), tool("other", "Echo")]}))
+    assert names(index, query) == ["a__recipe"]
+
+
 def test_chinese_and_accented_queries_find_their_tools() -> None:
     """S3: only ASCII was searched."""
     index = Index(

@@ -15,7 +15,7 @@ from proxy.catalog import SEPARATORS, Catalog
 from proxy.search.fields import FIELDS, NAME, ToolWords, server_words, tool_words
 from proxy.search.postings import Floats, Ints, Postings, bm25f, coverage, length_norm, merge
 from proxy.search.semantic import Meaning, mixed
-from proxy.text import Tokenizer, normal_forms
+from proxy.text import STOP_WORDS, Tokenizer, normal_forms
 from proxy.tool import Tool
 
 WEIGHTS = np.array([3.0, 1.5, 1.0, 1.0, 0.4, 0.5, 0.1], dtype=np.float32)
@@ -42,6 +42,8 @@ _QUERY_CHARACTERS = 4_000
 _QUERY_WORDS = 64
 _NAME_CHARACTERS = 400
 _EXTENSIONS = 8
+_PARTIAL = 3
+"""Letters of a word that may be looked for inside other words."""
 _WRITTEN = re.compile(r"[^\W_]+")
 _PIECE = re.compile(r"[^\s,;\"'`()\[\]{}<>]+")
 _IDENTIFIER = re.compile(r"[^\W_][_./:-]+[^\W_]|[a-z][A-Z]")
@@ -288,12 +290,15 @@ class Index:
         return found
 
     def _literal(self, query: str) -> list[int]:
-        """Tools whose name, title or description holds the query as it is written, else one of its words so."""
+        """Tools whose name, title or description holds the query as it is written, else one of its words so.
+
+        A stop word or one or two letters stand somewhere in nearly every text: they would answer with anything.
+        """
         text, ends = self._texts
         folded = query[:_QUERY_CHARACTERS].casefold().strip()
-        for needle in (folded, *folded.split()[:_QUERY_WORDS]):
+        for needle in (folded, *(word for word in folded.split()[:_QUERY_WORDS] if _WRITTEN.search(word))):
             found: list[int] = []
-            at = text.find(needle) if needle and "\n" not in needle else -1
+            at = text.find(needle) if _tells(needle) else -1
             while at >= 0:
                 number = bisect_right(ends, at)
                 found.append(number)
@@ -320,6 +325,17 @@ def _spans(catalog: Catalog) -> dict[str, range]:
         spans[server.key] = range(start, start + len(server.tools))
         start += len(server.tools)
     return spans
+
+
+def _tells(needle: str) -> bool:
+    """Whether a text that holds `needle` may be what was meant: not for stop words, nor for one or two ASCII letters.
+
+    Signs (`%`, `->`), and one character of Chinese, which is a word, are rare enough to tell.
+    """
+    words = _WRITTEN.findall(needle)
+    if not needle or "\n" in needle or (words and all(word in STOP_WORDS for word in words)):
+        return False
+    return len(needle) >= _PARTIAL or not (words and needle.isascii())
 
 
 def _add(scores: Floats, postings: Postings, terms: Mapping[str, float], factor: float = 1.0) -> None:
