@@ -43,7 +43,7 @@ async def test_informative_lines_are_written_together(stderr: Written, monkeypat
     for number in range(5):
         logs.log.info("call %d", number)
     assert lines(stderr) == []
-    while not stderr.writes:
+    while not stderr.writes:  # noqa: ASYNC110
         await asyncio.sleep(0)
     assert lines(stderr) == [f"info: call {number}" for number in range(5)]
     assert stderr.writes == 1
