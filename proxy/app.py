@@ -39,6 +39,8 @@ from proxy.view import READS_ONLY, Shared, View
 
 log = logging.getLogger(__name__)
 
+STARTING = 2.0
+"""Seconds that the first index of a start may wait for servers to be ready."""
 ANSWERING = 0.2
 """Seconds that the first list takes to be made and sent, before starting many processes delays it."""
 GATHERING = 0.5
@@ -133,7 +135,7 @@ class App:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.fleet.run)
             tasks.start_soon(self.server.announce)
-            tasks.start_soon(self._upkeep.run, self._gathered)
+            tasks.start_soon(self._upkeep.run, self._gathered, partial(self.fleet.wait_tried, STARTING))
             tasks.start_soon(self._pass_on_updates)
             if self.semantics is not None:
                 tasks.start_soon(self.semantics.run)

@@ -55,17 +55,25 @@ class Upkeep:
         """Wait until the texts of the current catalog have exact counts, or never will."""
         await self._counted.wait()
 
-    async def run(self, gathered: Callable[[], Awaitable[None]]) -> None:
-        """Follow the changes until cancelled; `gathered` waits for the lists that the first count is to include."""
+    async def run(self, gathered: Callable[[], Awaitable[None]], tried: Callable[[], Awaitable[None]]) -> None:
+        """Follow the changes until cancelled.
+
+        `gathered` waits for the lists that the first count is to include, `tried` for the servers that are starting:
+        beside the making of the first index, which a search asks for itself if it is early, their start takes longer.
+        """
         async with self._counter:
             if self._counts is not None and not self._shared.catalog().complete:
                 await self._counter.start()
                 await gathered()
+            started = False
             while True:
                 await self._dirty.wait()
                 self._dirty = anyio.Event()
                 await self._count()
                 self._told()
+                if not started:
+                    started = True
+                    await tried()
                 for view in self._views():
                     await view.index()
                 if len(self._shared.catalog().tools) >= LARGE:

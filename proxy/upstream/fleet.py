@@ -110,6 +110,13 @@ class Fleet:
             for connection in self.connections.values():
                 await connection.wait_settled()
 
+    async def wait_tried(self, timeout: float) -> None:
+        """Wait, at most `timeout` seconds, until each server that starts by itself is ready or has failed once."""
+        with anyio.move_on_after(timeout):
+            for connection in self.connections.values():
+                if connection.config.start != "lazy":
+                    await connection.wait_tried()
+
     def unavailable(self, keys: Iterable[str] | None = None) -> dict[str, str]:
         """Server key -> why it is not usable now, for those that have failed or were never ready yet."""
         reasons: dict[str, str] = {}
