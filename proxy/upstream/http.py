@@ -99,7 +99,7 @@ class HttpClient(httpx2.AsyncClient):
         if response.is_success and kind == "text/event-stream":
             await _mend_event_stream(response)
             return None
-        content = await response.aread()
+        content = await _whole(response)
         frame = parsed(content)
         if not _is_answer(frame):
             return excerpt(response, content)
@@ -111,12 +111,14 @@ class HttpClient(httpx2.AsyncClient):
                 if response.status_code == 404:
                     return excerpt(response, content)
                 self._on_suspect()
+        as_it_came = content.isascii()
         if frame.get("id") is None and "error" in frame:
-            frame["id"] = body["id"]  # refused before its id was read
+            frame["id"], as_it_came = body["id"], False  # refused before its id was read
         elif str(frame.get("id")) != str(body["id"]):
             return "the answer has another request's id"
         response.headers["content-type"] = "application/json"
-        response._content = json.dumps(frame).encode()  # pyright: ignore[reportPrivateUsage]
+        if not as_it_came:  # the SDK reads less leniently
+            response._content = json.dumps(frame).encode()  # pyright: ignore[reportPrivateUsage]
         return None
 
 
@@ -169,6 +171,16 @@ def _failure(
     if "id" not in body:
         return httpx2.Response(202, request=request)
     return httpx2.Response(200, json={"jsonrpc": "2.0", "id": body["id"], "error": error}, request=request)
+
+
+async def _whole(response: httpx2.Response) -> bytes:
+    """The content of a response; where that is not encoded, without httpx2's generators for each of its chunks."""
+    if response.is_stream_consumed or "content-encoding" in response.headers:
+        return await response.aread()
+    stream = cast(httpx2.AsyncByteStream, response.stream)
+    response._content = b"".join([part async for part in stream])  # pyright: ignore[reportPrivateUsage]
+    await response.aclose()
+    return response._content  # pyright: ignore[reportPrivateUsage]
 
 
 class _Pushback(httpx2.AsyncByteStream):
