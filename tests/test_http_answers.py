@@ -55,6 +55,6 @@ async def test_an_answer_is_read_whole_however_it_is_wrapped_and_its_connection_
             for name in ANSWERS:
                 async with client.stream("POST", url, json=ASKED) as answer:
                     assert answer.headers["content-type"] == "application/json", name
-                    assert json.loads(await answer.aread()) == SAID, name
+                    assert json.loads((await answer.aread()).decode()) == SAID, name
                 assert answer.is_closed
         assert connections == 1
