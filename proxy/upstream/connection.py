@@ -191,6 +191,7 @@ class Connection:
                     budget.deadline = math.inf
                     self.connect_seconds = anyio.current_time() - began
                     self._session, self._suspect = session, False
+                    self.stderr.stray = ""
                     await self.send_log_level(session)
                     self._set("ready", "")
                     async with anyio.create_task_group() as tasks:
@@ -202,7 +203,7 @@ class Connection:
                     reason = error.reason
                     raise
                 except BaseException:
-                    reason = late if budget.cancel_called else peer.reason
+                    reason = self.stderr.after(late) if budget.cancel_called else peer.reason
                     raise
                 finally:
                     # Told before the process has been tidied away, which takes seconds with a stubborn one: no new

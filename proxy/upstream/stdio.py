@@ -46,12 +46,22 @@ _ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[^"]{1,64}")')
 
 
 class StderrTail:
-    """The last lines a server wrote to stderr, masked; a flood costs neither memory nor log."""
+    """The last lines a server wrote to stderr, masked; a flood costs neither memory nor log.
+
+    Also the first line of its stdout that is no message: a banner there may be all that a server ever says.
+    """
 
     def __init__(self, server: str, mask: Callable[[str], str]) -> None:
         self.lines: deque[str] = deque(maxlen=STDERR_LINES)
+        self.stray = ""
+        """That line, masked; "" where there is none, and once the server is ready in spite of it."""
         self._server, self._mask = server, mask
         self._partial = b""
+
+    def not_mcp(self, line: bytes) -> None:
+        """Take a line of stdout that is no message."""
+        self.stray = self._mask(shorten(one_line(line[:400].decode("utf-8", "replace")), 200))
+        log.warning("server %r writes to stdout what is not MCP (told once): %s", self._server, self.stray)
 
     def feed(self, data: bytes) -> None:
         """Take a chunk as it came."""
@@ -70,8 +80,11 @@ class StderrTail:
         return " | ".join(shorten(line, 200) for line in list(self.lines)[-count:])
 
     def after(self, reason: str) -> str:
-        """`reason` with the last lines behind it, once."""
+        """`reason` with the stray line and the last lines behind it, once."""
         tail = self.tail()
+        stray = f"it wrote to stdout what is not MCP: {shorten(self.stray, 120)!r}" if self.stray else ""
+        if stray and stray not in reason:
+            reason = f"{reason}; {stray}"
         return f"{reason}; its last words: {tail}" if tail and tail not in reason else reason
 
 
@@ -202,8 +215,7 @@ class _Process(asyncio.SubprocessProtocol):
                 return
         if not self.peer.receive(message) and not self._junk_told:
             self._junk_told = True
-            text = shorten(one_line(line[:400].decode("utf-8", "replace")), 200)
-            log.warning("server %r writes to stdout what is not MCP (told once): %s", self.peer.server, text)
+            self.stderr.not_mcp(line)
 
     def _fail_id(self, line: bytes, reason: str) -> bool:
         head = line[:300]

@@ -24,6 +24,17 @@ async def test_noise_on_stdout_is_skipped_and_told_once(tmp_path: Path, caplog: 
     assert len(told) == 1 and "'junk'" in told[0] and len(told[0]) < 300
 
 
+async def test_a_server_that_never_gets_ready_is_told_with_what_it_wrote_to_stdout_and_stderr(tmp_path: Path) -> None:
+    """X1, T3: a program that is none, or greets on stdout, was only "not ready within 1 s"; secrets are masked."""
+    said = "echo usage: hello $TOKEN; echo no such option >&2; exec sleep 60"
+    banner = {"command": "sh", "args": ["-c", said], "env": {"TOKEN": "sk-FAKE-SECRET-123"}}
+    async with in_process(tmp_path, {"banner": {**banner, "connect_timeout": 1, "mode": "legacy"}}) as proxy:
+        await proxy.tried()
+        reason = proxy.connection("banner").reason
+        assert "not ready within 1 s (connect_timeout); it wrote to stdout what is not MCP: 'usage: hello ***" in reason
+        assert "no such option" in reason and "sk-FAKE" not in reason
+
+
 async def test_noise_on_stdout_never_reaches_the_proxys_own(tmp_path: Path) -> None:
     """X1: the SDK's client would fail on a line that is not JSON-RPC."""
     async with process(tmp_path, {"junk": hostile("junk_stdout")}) as proxy:
