@@ -6,6 +6,9 @@ Keys of the file: `tools`, `resources`, `templates`, `prompts`, `instructions`, 
 `ran NAME` (or FOLDER/answers/NAME.json, the result), a read `read URI`, a prompt `got NAME`, a completion `completed`.
 FOLDER/ledger gets a line `method name` for each of these. The tool `change` puts FOLDER/next.json in the place of the
 file and says so; the tool `touch` says that the resource `uri` has changed.
+
+To a client that declares `elicitation` it has the tools of the key `asking` too, and asks it something before it lists
+any; the ledger gets `answered result` or `answered error`.
 """
 
 import json
@@ -67,11 +70,26 @@ def act(folder: Path, name: object, arguments: dict[str, Any]) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
+    can_be_asked, waiting = False, None
     for line in sys.stdin:
         message = json.loads(line)
+        if message.get("method") == "initialize":
+            can_be_asked = "elicitation" in message["params"].get("capabilities", {})
+        if message.get("id") == "question":
+            with (folder / "ledger").open("a", encoding="utf-8") as ledger:
+                ledger.write(f"answered {'error' if 'error' in message else 'result'}\n")
+            message = waiting
         if "id" not in message or "method" not in message:
             continue
         offers = json.loads((folder / "offers.json").read_text(encoding="utf-8"))
+        if can_be_asked and "asking" in offers and message["method"] == "tools/list":
+            offers["tools"] = [*offers["tools"], *offers["asking"]]
+            if message is not waiting:
+                waiting = message
+                question = {"jsonrpc": "2.0", "id": "question", "method": "elicitation/create"}
+                sys.stdout.write(json.dumps({**question, "params": {"message": "?"}}) + "\n")
+                sys.stdout.flush()
+                continue
         if message["method"] == "tools/call":
             act(folder, message["params"].get("name"), message["params"].get("arguments") or {})
         result = answer(folder, offers, message["method"], message.get("params", {}))

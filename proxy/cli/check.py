@@ -3,7 +3,6 @@
 import argparse
 import json
 import logging
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from proxy.app import App
 from proxy.catalog import Server
 from proxy.cli.common import settings
 from proxy.cli.logs import set_up_logging
+from proxy.cli.looking import looking
 from proxy.config import Settings
 from proxy.eager import shown
 from proxy.listing import Listing
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _check(config: Settings, options: argparse.Namespace) -> int:
-    app = App(config, os.environ)
+    app = looking(config)
     async with app.running():
         async with anyio.create_task_group() as tasks:
             for connection in app.fleet.connections.values():

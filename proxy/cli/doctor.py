@@ -3,7 +3,6 @@
 import argparse
 import json
 import logging
-import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 import anyio
 from anyio.to_thread import run_sync
 
-from proxy.app import App
 from proxy.cli.common import settings
 from proxy.cli.logs import set_up_logging
+from proxy.cli.looking import looking
 from proxy.cli.seen import Seen, Text, TokenCounter, seen
 from proxy.cli.startup import Startup, measure
 from proxy.cli.table import printed_table
@@ -55,7 +54,7 @@ def _row(config: Settings, name: str) -> HostRow:
 async def _examine(
     config: Settings, rows: Sequence[HostRow], options: argparse.Namespace
 ) -> tuple[list[Seen], Startup]:
-    app = App(config, os.environ)
+    app = looking(config)
     async with app.running():
         await app.fleet.wait_known(max((s.connect_timeout for s in config.servers), default=0.0))
         await app.counted()

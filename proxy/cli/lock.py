@@ -7,7 +7,6 @@ narrow-waist lock --approve    approve what has changed, or only the servers and
 
 import argparse
 import logging
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from proxy.app import App
 from proxy.catalog import Catalog
 from proxy.cli.common import settings
 from proxy.cli.logs import set_up_logging
+from proxy.cli.looking import looking
 from proxy.config import Settings
 from proxy.errors import ConfigError
 from proxy.guard.lock import Difference, Lock, about_hash, read_lock, write_lock
@@ -38,7 +38,7 @@ async def _run(config: Settings, options: argparse.Namespace) -> int:
     path = _path(config, options.file)
     lock = read_lock(path)
     # Everything is looked at, also what the lock withholds; and as it is sent, not as it is cleaned.
-    app = App(replace(config, guard=None, profiles={}), os.environ)
+    app = looking(replace(config, guard=None, profiles={}))
     async with app.running():
         failed = await _ask_all(app)
         catalog = app.fleet.catalog

@@ -3,7 +3,6 @@
 import argparse
 import json
 import logging
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -14,6 +13,7 @@ from proxy.app import App
 from proxy.caller import Caller
 from proxy.cli.common import settings
 from proxy.cli.logs import set_up_logging
+from proxy.cli.looking import looking
 from proxy.cli.seen import TokenCounter, dumped
 from proxy.cli.table import printed_table
 from proxy.config import Settings
@@ -65,7 +65,7 @@ async def _measure(config: Settings, client: str | None) -> dict[str, Any]:
     search = answer = 0
     counter = TokenCounter(exact=config.tool_search.tokenizer == "o200k")
     for mode, changed in _modes(config).items():
-        app = App(changed, os.environ)
+        app = looking(changed)
         async with app.running():
             await app.fleet.wait_known(max((s.connect_timeout for s in config.servers), default=0.0))
             await app.counted()

@@ -16,6 +16,7 @@ from proxy.catalog import Server
 from proxy.cli.common import settings
 from proxy.cli.evaluate import evaluate, explained
 from proxy.cli.logs import set_up_logging
+from proxy.cli.looking import looking
 from proxy.text import first_sentence
 
 CLIENT = "narrow-waist-cli"
@@ -32,7 +33,10 @@ def run(options: argparse.Namespace) -> int:
         "list": _list, "search": _search, "describe": _describe, "call": _call, "eval": evaluate,
     }  # fmt: skip
     action = actions[options.command]
-    return anyio.run(_with_app, App(config, os.environ, profiles=options.profile or ()), action, options)
+    profiles = options.profile or ()
+    # A server that is called may not believe that it could ask.
+    app = App(config, os.environ, profiles=profiles) if action is _call else looking(config, profiles)
+    return anyio.run(_with_app, app, action, options)
 
 
 async def _with_app(app: App, action: Action, options: argparse.Namespace) -> int:

@@ -40,6 +40,9 @@ class Clients:
         self.sole: Origin | None = None
         """The stdio client once it is there."""
         self.seen = anyio.Event()
+        self.looking = False
+        """Whether servers are told of a client that can do everything, though there is none: for commands that show
+        or approve what any client may come to see. Nothing is called meanwhile, and what is asked is declined."""
 
     def is_there(self, origin: Origin) -> None:
         """The stdio client has said who it is."""
@@ -67,9 +70,13 @@ class Questions:
         return bool(self._in_flight)
 
     async def declared(self) -> dict[str, Any]:
-        """The client capabilities to declare in `initialize`: those of the only client, or all that may come."""
+        """The client capabilities to declare in `initialize`: those of the only client, or all that may come.
+
+        Some servers have tools only for clients that can be asked; a command that calls declares nothing, since a
+        server that believes it could ask would fail where it else finds a way without.
+        """
         if self._clients.number == 0:
-            return {}
+            return self.allowed(FULL) if self._clients.looking else {}
         if self._clients.number == 1:
             with anyio.move_on_after(CLIENT_WAIT):
                 await self._clients.seen.wait()
