@@ -68,3 +68,23 @@ def test_a_command_that_calls_declares_nothing(tmp_path: Path) -> None:
     path = varying(tmp_path)
     assert main(["call", "docs__plain", "--config", str(path)]) == 0
     assert called(tmp_path / "docs") == ["tools/call plain"], "a server that believed it could ask would have asked"
+
+
+def test_two_configurations_can_share_a_lock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    offers = {"tools": [tool("get_time"), tool("set_time")]}
+    read = upstream(tmp_path / "clock", offers, tools={"include": ["get_*"]})
+    rest = upstream(tmp_path / "clock", offers, tools={"exclude": ["get_*"]})
+    reading = str(write(tmp_path / "read.json", {"clock": read}, **STRICT))
+    writing = str(write(tmp_path / "write.json", {"clock": rest}, **STRICT))
+    assert main(["lock", "--config", reading]) == 0
+    assert main(["lock", "--approve", "--config", writing]) == 0
+    for path in (reading, writing):
+        assert main(["lock", "--diff", "--config", path]) == 0
+    assert main(["list", "--config", reading]) == 0
+    assert "clock (1 tools)" in capsys.readouterr().out
+
+    # What the server itself no longer has is gone, whoever approved it.
+    upstream(tmp_path / "clock", {"tools": [tool("get_time")]})
+    assert main(["lock", "--diff", "--config", reading]) == 1
+    assert main(["lock", "--approve", "--config", reading]) == 0
+    assert set(read_lock(tmp_path / "upstreams.lock").servers["clock"].tools) == {"get_time"}

@@ -7,7 +7,7 @@ narrow-waist lock --approve    approve what has changed, or only the servers and
 
 import argparse
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,15 +42,16 @@ async def _run(config: Settings, options: argparse.Namespace) -> int:
     async with app.running():
         failed = await _ask_all(app)
         catalog = app.fleet.catalog
+        hidden = {key: _hidden(app, key) for key in catalog.servers}
     known = [key for key in catalog.servers if key not in failed]
     for key, reason in failed.items():
         print(f"{key}: could not be asked, and stays as it was approved: {shorten(one_line(reason), 200)}")
     if options.approve or not (lock.exists or options.diff):
-        lock, count = _approved(lock, catalog, known, options.tool)
+        lock, count = _approved(lock, catalog, known, options.tool, hidden)
         write_lock(path, lock)
         print(f"{count} tools of {len(lock.servers)} servers are approved in {path}")
         return 1 if failed else 0
-    found = [difference for key in known if (difference := _difference(lock, catalog, key))]
+    found = [difference for key in known if (difference := _difference(lock, catalog, key, hidden[key]))]
     for difference in found:
         _print(difference, catalog)
     if found:
@@ -88,7 +89,15 @@ async def _ask_all(app: App) -> dict[str, str]:
     return failed
 
 
-def _approved(lock: Lock, catalog: Catalog, keys: Sequence[str], named: Sequence[str]) -> tuple[Lock, int]:
+def _hidden(app: App, key: str) -> Sequence[str]:
+    """The raw names that a server has, and `tools` or `deny` of this configuration leave out."""
+    found, server = app.fleet.connections[key].lists.found, app.fleet.catalog.servers[key]
+    return [tool["name"] for tool in found.tools if tool["name"] not in server.by_name] if found is not None else []
+
+
+def _approved(
+    lock: Lock, catalog: Catalog, keys: Sequence[str], named: Sequence[str], hidden: Mapping[str, Sequence[str]]
+) -> tuple[Lock, int]:
     """The lock with what is there now; raises ConfigError for a name that is none."""
     only: dict[str, list[str] | None] = dict.fromkeys(keys) if not named else {}
     for name in named:
@@ -104,7 +113,7 @@ def _approved(lock: Lock, catalog: Catalog, keys: Sequence[str], named: Sequence
             chosen.append(tool)
     for key, tools in only.items():
         server = catalog.servers[key]
-        lock = lock.approved(key, server.tools, about_hash(*server.about), tools)
+        lock = lock.approved(key, server.tools, about_hash(*server.about), tools, hidden[key])
     return lock, sum(len(server.tools) for server in lock.servers.values())
 
 
@@ -112,9 +121,9 @@ def _locked(lock: Lock, key: str) -> Sequence[str]:
     return list(lock.servers[key].tools) if key in lock.servers else []
 
 
-def _difference(lock: Lock, catalog: Catalog, key: str) -> Difference:
+def _difference(lock: Lock, catalog: Catalog, key: str, hidden: Sequence[str]) -> Difference:
     server = catalog.servers[key]
-    return lock.difference(key, server.tools, about_hash(*server.about))
+    return lock.difference(key, server.tools, about_hash(*server.about), hidden)
 
 
 def _print(difference: Difference, catalog: Catalog) -> None:

@@ -79,23 +79,36 @@ class Lock:
         known = self.servers.get(server)
         return not about or (known is not None and known.about == about)
 
-    def difference(self, server: str, tools: Iterable[Tool], about: str) -> Difference:
-        """What is not as it was approved."""
+    def difference(self, server: str, tools: Iterable[Tool], about: str, hidden: Iterable[str] = ()) -> Difference:
+        """What is not as it was approved; `hidden`: raw names that it has and the configuration leaves out."""
         locked = self.servers.get(server, LockedServer())
         now = {tool.name: tool_hash(tool.raw) for tool in tools}
         return Difference(
             server,
             tuple(sorted(now.keys() - locked.tools.keys())),
             tuple(sorted(name for name in now.keys() & locked.tools.keys() if now[name] != locked.tools[name])),
-            tuple(sorted(locked.tools.keys() - now.keys())),
+            tuple(sorted(locked.tools.keys() - now.keys() - set(hidden))),
             about != locked.about,
         )
 
-    def approved(self, server: str, tools: Iterable[Tool], about: str, only: Iterable[str] | None = None) -> "Lock":
-        """The lock with what the server offers now approved; with `only`, of these raw names and nothing else."""
+    def approved(
+        self,
+        server: str,
+        tools: Iterable[Tool],
+        about: str,
+        only: Iterable[str] | None = None,
+        hidden: Iterable[str] = (),
+    ) -> "Lock":
+        """The lock with what the server offers now approved; with `only`, of these raw names and nothing else.
+
+        What was approved of `hidden` (raw names that it has and this configuration leaves out) stays: another
+        configuration beside this one may share the file.
+        """
         now = {tool.name: tool_hash(tool.raw) for tool in tools}
-        if only is not None:
-            old = self.servers.get(server, LockedServer())
+        old = self.servers.get(server, LockedServer())
+        if only is None:
+            now = {name: old.tools[name] for name in hidden if name in old.tools} | now
+        else:
             kept = {name: digest for name, digest in old.tools.items() if name not in only or name in now}
             now, about = kept | {name: now[name] for name in only if name in now}, old.about
         return Lock({**self.servers, server: LockedServer(about, now)})
