@@ -1,15 +1,20 @@
 """How steady the listing is: what changes for everybody else when one server comes, goes, or gains a tool.
 
-    scripts/measure_stability.py [FOLDER]     # catalogs as in tests/catalogs, one JSON file a server
+    .venv/bin/python scripts/measure_stability.py                           # tests/catalogs and the tools of retrieval
+    .venv/bin/python scripts/measure_stability.py tests/catalogs            # a folder with one JSON file a server
+    .venv/bin/python scripts/measure_stability.py catalog.json.gz           # a file as in scripts/retrieval
 
 Each server of at most 60 tools is added to the others, over several budgets and rows of hosts. A change is quiet if no
 other server gets another form. Lines are compared too: those of other servers should be the same bytes.
 """
 
+import argparse
+import gzip
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from proxy import bridge
 from proxy.catalog import Catalog, Server, make_server
@@ -21,12 +26,19 @@ from proxy.tokens import Counts
 BUDGETS = (1_000, 2_000, 4_000, 7_000, 10_000, 15_000, 20_000)
 ROWS = ("unknown", "claude-code", "openai-1024")
 LARGEST = 60
-CATALOGS = Path(__file__).parent.parent / "tests" / "catalogs"
+ROOT = Path(__file__).parent.parent
+CATALOGS = (ROOT / "tests" / "catalogs", ROOT / "scripts" / "retrieval" / "catalog_mcp.json.gz")
 
 
-def read(folder: Path) -> list[Server]:
+def read(place: Path) -> list[Server]:
+    """The servers of a folder with one JSON file a server, or of a gzipped array of tools that name their server."""
     found: list[Server] = []
-    for path in sorted(folder.glob("*.json")):
+    if place.is_file():
+        tools: dict[str, list[dict[str, Any]]] = {}
+        for tool in json.loads(gzip.decompress(place.read_bytes())):
+            tools.setdefault(tool["server"], []).append(tool)
+        return [make_server(ServerConfig(key=key, transport="stdio"), raw) for key, raw in tools.items()]
+    for path in sorted(place.glob("*.json")):
         data = json.loads(path.read_text(encoding="utf-8"))
         topic = (data.get("serverInfo") or {}).get("description")
         found.append(make_server(ServerConfig(key=data["server"], transport="stdio"), data["tools"], topic))
@@ -52,9 +64,15 @@ def more_tools(server: Server) -> Server:
     return make_server(ServerConfig(key=server.key, transport="stdio"), [*raw, {"name": "one_more_tool"}], server.topic)
 
 
-def main() -> None:
-    servers = read(Path(sys.argv[1]) if len(sys.argv) > 1 else CATALOGS)
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("catalogs", nargs="*", type=Path, default=CATALOGS, metavar="CATALOG")
+    places: Sequence[Path] = parser.parse_args().catalogs
+    servers = [server for place in places for server in read(place)]
     small = [server for server in servers if len(server.tools) <= LARGEST]
+    if len(servers) < 2 or not small:
+        names = ", ".join(map(str, places))
+        parser.error(f"{names}: needs two servers or more, one of them with at most {LARGEST} tools")
     print(f"{len(servers)} servers, {sum(len(s.tools) for s in servers):,} tools; {len(small)} of them come and go")
     print(
         "row            additions  quiet  others that change otherwise  lines of others the same  one tool more: quiet"
@@ -81,7 +99,8 @@ def main() -> None:
         back = [Stand(row, budget).listing(servers[::-1]).slots for budget in BUDGETS]
         assert back == [Stand(row, budget).listing(servers).slots for budget in BUDGETS], "not the same bytes again"
     print("A server that is lost and comes back with the same list: the same bytes, in every case.")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
