@@ -88,3 +88,22 @@ def test_two_configurations_can_share_a_lock(tmp_path: Path, capsys: pytest.Capt
     assert main(["lock", "--diff", "--config", reading]) == 1
     assert main(["lock", "--approve", "--config", reading]) == 0
     assert set(read_lock(tmp_path / "upstreams.lock").servers["clock"].tools) == {"get_time"}
+
+
+def test_a_first_lock_with_every_server_down_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lock, config = tmp_path / "upstreams.lock", tmp_path / "upstreams.json"
+    down = {"command": str(tmp_path / "nowhere")}
+    write(config, {"docs": down}, **STRICT)
+    assert main(["lock", "--config", str(config)]) == 1
+    assert "nothing is written" in capsys.readouterr().out
+    assert not lock.exists()
+    # So the next one is the first.
+    write(config, {"docs": upstream(tmp_path / "docs", {"tools": [tool("plain")]}), "down": down}, **STRICT)
+    assert main(["lock", "--config", str(config)]) == 1
+    assert set(read_lock(lock).servers) == {"docs"}
+
+
+def test_a_lock_that_nothing_reads_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for root, said in (({}, True), ({"guard": {"lock": "warn"}}, False)):
+        assert main(["lock", "--approve", "--config", str(varying(tmp_path, **root))]) == 0
+        assert ("nothing reads it yet" in capsys.readouterr().out) is said

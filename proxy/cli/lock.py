@@ -48,8 +48,14 @@ async def _run(config: Settings, options: argparse.Namespace) -> int:
         print(f"{key}: could not be asked, and stays as it was approved: {shorten(one_line(reason), 200)}")
     if options.approve or not (lock.exists or options.diff):
         lock, count = _approved(lock, catalog, known, options.tool, hidden)
+        if not known:
+            # An empty lock would be the first one, after which `lock` only shows what is new.
+            print("no server could be asked: nothing is written")
+            return 1 if failed else 0
         write_lock(path, lock)
         print(f"{count} tools of {len(lock.servers)} servers are approved in {path}")
+        if config.guard is None or config.guard.lock == "off":
+            print("nothing reads it yet: say `guard: {lock: strict}` (or `warn`) in the configuration")
         return 1 if failed else 0
     found = [difference for key in known if (difference := _difference(lock, catalog, key, hidden[key]))]
     for difference in found:
