@@ -149,3 +149,14 @@ def test_the_reference_names_every_key_and_no_other(tmp_path: Path) -> None:
     of_search = valid_keys(tmp_path, "tool_search: {zzzz: 1}")
     assert keys_of_table("For each server, below") == of_server
     assert keys_of_table("Below `tool_search:`") == of_search
+
+
+def test_the_map_of_the_source_names_what_is_there_and_every_package() -> None:
+    section = README.split("## Development")[1]
+    named = set(re.findall(r"(?:proxy|scripts|tests|\.ci)/[\w./-]*\w", section))
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+    packages = {path.parent.name for path in (ROOT / "proxy").glob("*/__init__.py")}
+    aside = {"data", "demo", "signature", "tokens"}  # nothing passes through them on the two journeys
+    assert [name for name in sorted(packages - aside) if f"proxy/{name}/" not in section] == []
+    modules = {path.name for path in (ROOT / "proxy").rglob("*.py")}
+    assert [name for name in re.findall(r"`(\w+\.py)`", section) if name not in modules] == []
