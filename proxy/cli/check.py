@@ -1,9 +1,11 @@
-"""`check`: connects every server and says what is wrong, what each costs, and what clients would see."""
+"""`check`: connects every server and says what is wrong, what each costs, and what clients would see.
+
+With `--profile` it shows what the callers of that profile have, and tells of nothing else, as the other commands do.
+"""
 
 import argparse
 import json
 import logging
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,8 +15,8 @@ from proxy.app import App
 from proxy.catalog import Server
 from proxy.cli.common import settings
 from proxy.cli.logs import set_up_logging
-from proxy.cli.looking import looking
-from proxy.config import Settings
+from proxy.cli.looking import looking, withheld_note
+from proxy.config import RISKS, Risk, Settings
 from proxy.eager import shown
 from proxy.listing import Listing
 from proxy.tokens import estimate
@@ -38,14 +40,14 @@ class Row:
 
 
 def run(options: argparse.Namespace) -> int:
-    """0 if every enabled server is ready, else 1."""
+    """0 if every enabled server is ready and the lock withholds nothing, else 1."""
     config = settings(options)
     set_up_logging(logging.CRITICAL, config, verbose=options.verbose)
     return anyio.run(_check, config, options)
 
 
 async def _check(config: Settings, options: argparse.Namespace) -> int:
-    app = looking(config)
+    app = looking(config, options.profile)
     async with app.running():
         async with anyio.create_task_group() as tasks:
             for connection in app.fleet.connections.values():
@@ -53,18 +55,43 @@ async def _check(config: Settings, options: argparse.Namespace) -> int:
         await app.counted()
         listing = await app.listing()
         app.offers()  # what is found in them is noted
+        servers, whole = app.catalog.servers, not options.profile
         rows = [
-            _row(c, app.catalog.servers[key], listing, app.base.notes(key)) for key, c in app.fleet.connections.items()
+            _row(c, servers[key], listing, app, whole) for key, c in app.fleet.connections.items() if key in servers
         ]
-        warnings = [*config.warnings, *(f"{s.key}: disabled" for s in config.servers if not s.enabled)]
+        warnings: list[str] = []
+        emptied: list[str] = []
+        withheld = ""
+        if whole:
+            warnings = [*config.warnings, *(f"{s.key}: disabled" for s in config.servers if not s.enabled)]
+            emptied, withheld = _emptied(app, config), withheld_note(app)
         if options.json:
             report: dict[str, Any] = {"servers": [asdict(r) for r in rows], "warnings": warnings}
+            report |= {"profiles": emptied, "withheld": withheld}
             report["listing"] = None if listing is None else {"tier": listing.tier, "tokens": listing.tokens}
             print(json.dumps(report, indent=1, ensure_ascii=False))
         else:
-            _print(rows, warnings, listing, app)
+            said = [*(f"config: {text}" for text in warnings), *emptied, *filter(None, [withheld])]
+            _print(rows, said, listing, app)
         failed = [r for r in rows if r.state != "ready"]
-    return 1 if failed else 0
+    return 1 if failed or withheld else 0
+
+
+def _emptied(app: App, config: Settings) -> list[str]:
+    """The servers that a profile is said to hold, and of whose tools it leaves none."""
+    if app.gate is None:
+        return []
+    base, scopes, found = app.base.catalog(app.fleet.catalog), app.gate.scopes, list[str]()
+    for name, profile in config.profiles.items():
+        left = scopes.view(base, scopes.scope(name)).servers
+        for key, server in base.servers.items():
+            if server.tools and scopes.may_hold(key, (name,)) and not (key in left and left[key].tools):
+                risks: set[Risk] = {app.gate.policy.risk(tool) for tool in server.tools}
+                denied = all(profile.policy.get(risk) == "deny" for risk in risks)
+                what = " or ".join(risk for risk in RISKS if risk in risks)
+                why = f": all count as {what} (see guard.risk and trust_annotations)" if denied else ""
+                found.append(f"profile {name}: leaves no tool of {key}{why}")
+    return found
 
 
 async def _tried(connection: Connection) -> None:
@@ -74,11 +101,12 @@ async def _tried(connection: Connection) -> None:
         await connection.wait_tried()
 
 
-def _row(connection: Connection, server: Server, listing: Listing | None, guarded: Sequence[str]) -> Row:
+def _row(connection: Connection, server: Server, listing: Listing | None, app: App, whole: bool) -> Row:
     notes = [] if connection.state == "ready" else [connection.reason]
     tail = list(connection.stderr.lines)[-3:] if connection.state != "ready" else []
     notes += [f"stderr: {line}" for line in tail if line not in connection.reason]
-    notes += [*connection.lists.warnings, *guarded]
+    if whole:  # these name tools that a profile may hide
+        notes += [*connection.lists.warnings, *app.base.notes(server.key)]
     for tool in server.tools:
         if tool.eager and (found := shown(tool)).notes:
             left_out = "" if found.tool is not None else "not shown to clients: "
@@ -95,7 +123,7 @@ def _row(connection: Connection, server: Server, listing: Listing | None, guarde
     )
 
 
-def _print(rows: list[Row], warnings: list[str], listing: Listing | None, app: App) -> None:
+def _print(rows: list[Row], said: list[str], listing: Listing | None, app: App) -> None:
     head = ("server", "state", "tools", "connect", "tokens eager", "in the listing")
     table = [head] + [
         (
@@ -118,5 +146,5 @@ def _print(rows: list[Row], warnings: list[str], listing: Listing | None, app: A
     for row in rows:
         for note in row.notes:
             print(f"{row.server}: {note}")
-    for warning in warnings:
-        print(f"config: {warning}")
+    for text in said:
+        print(text)

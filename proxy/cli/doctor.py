@@ -54,7 +54,7 @@ def _row(config: Settings, name: str) -> HostRow:
 async def _examine(
     config: Settings, rows: Sequence[HostRow], options: argparse.Namespace
 ) -> tuple[list[Seen], Startup]:
-    app = looking(config)
+    app = looking(config, options.profile)
     async with app.running():
         await app.fleet.wait_known(max((s.connect_timeout for s in config.servers), default=0.0))
         await app.counted()
@@ -63,6 +63,7 @@ async def _examine(
     # After that, so that it is a start like most: the lists of the servers are remembered.
     client = rows[0].client_names[0] if len(rows) == 1 and rows[0].client_names else "doctor"
     arguments = ["--demo"] if options.demo else ["--config", str(config.path)]
+    arguments += [f"--profile={name}" for name in options.profile or ()]
     return found, await run_sync(measure, arguments, client)
 
 

@@ -16,3 +16,15 @@ def looking(config: Settings, profiles: Sequence[str] | None = None) -> App:
     app = App(config, os.environ, profiles=profiles)
     app.fleet.clients.looking = True
     return app
+
+
+def withheld_note(app: App) -> str:
+    """That the lock withholds tools which these callers would otherwise have, and what to do; "" where it does not."""
+    tools = app.base.withheld(app.fleet.catalog)
+    if app.gate is not None:
+        scopes = app.gate.scopes
+        tools = [tool for tool in tools if not scopes.denies(tool, app.scope)]
+    if not tools:
+        return ""
+    what = "1 tool is" if len(tools) == 1 else f"{len(tools):,} tools are"
+    return f"{what} withheld by the lock; see: narrow-waist lock --diff"

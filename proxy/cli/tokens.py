@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     """Always 0: figures, no judgement."""
     config = settings(options)
     set_up_logging(logging.CRITICAL, config, verbose=options.verbose)
-    report = anyio.run(_measure, config, options.client)
+    report = anyio.run(_measure, config, options.client, options.profile)
     if options.json:
         print(json.dumps(report, indent=1, ensure_ascii=False))
     else:
@@ -59,13 +59,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _measure(config: Settings, client: str | None) -> dict[str, Any]:
+async def _measure(config: Settings, client: str | None, profiles: Sequence[str] | None) -> dict[str, Any]:
     modes: list[ModeCost] = []
     servers: list[ServerCost] = []
     search = answer = 0
     counter = TokenCounter(exact=config.tool_search.tokenizer == "o200k")
     for mode, changed in _modes(config).items():
-        app = looking(changed)
+        app = looking(changed, profiles)
         async with app.running():
             await app.fleet.wait_known(max((s.connect_timeout for s in config.servers), default=0.0))
             await app.counted()

@@ -16,7 +16,7 @@ from proxy.catalog import Server
 from proxy.cli.common import settings
 from proxy.cli.evaluate import evaluate, explained
 from proxy.cli.logs import set_up_logging
-from proxy.cli.looking import looking
+from proxy.cli.looking import looking, withheld_note
 from proxy.text import first_sentence
 
 CLIENT = "narrow-waist-cli"
@@ -43,6 +43,9 @@ async def _with_app(app: App, action: Action, options: argparse.Namespace) -> in
     async with app.running():
         # Whoever asks on the command line would rather wait than get half an answer.
         await app.fleet.wait_known(max((s.connect_timeout for s in app.settings.servers), default=0.0))
+        # Who asks for a profile is told what it leaves, and of nothing else.
+        if not options.profile and (note := withheld_note(app)):
+            sys.stderr.write(f"narrow-waist: {note}\n")
         return await action(app, options)
     raise AssertionError("unreachable")
 

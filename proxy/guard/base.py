@@ -48,6 +48,11 @@ class Base:
             known = self._catalog = (catalog, lock, catalog if same else Catalog(servers))
         return known[2]
 
+    def withheld(self, catalog: Catalog) -> list[Tool]:
+        """What the servers have and the lock withholds from everybody."""
+        made = self.catalog(catalog).servers
+        return [t for key, server in catalog.servers.items() for t in server.tools if t.name not in made[key].by_name]
+
     def offers(self, offers: Offers) -> Offers:
         """The resources and prompts that exist for anyone.
 

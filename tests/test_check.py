@@ -1,0 +1,78 @@
+"""`check`, and what the other commands say of a lock that withholds tools; `--profile` narrows every command."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from guarded_house import upstream, write
+
+from proxy.cli import main
+from proxy.cli.startup import Startup
+
+SCHEMA = {"type": "object"}
+TOOLS = [
+    {"name": "get_page", "description": "Read a page", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": True}},
+    {"name": "put_page", "description": "Write a page", "inputSchema": SCHEMA},
+]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NARROW_WAIST_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("proxy.cli.doctor.measure", lambda *_: Startup(0.1, 0.2))
+
+
+def config(folder: Path, **root: Any) -> str:
+    servers = {key: upstream(folder / key, {"tools": TOOLS}) for key in ("docs", "secrets")}
+    return str(write(folder / "upstreams.json", servers, **root))
+
+
+def test_check_is_not_content_with_tools_that_the_lock_withholds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = config(tmp_path, guard={"lock": "strict"}, profiles={"default": {}})
+    assert main(["check", "--config", path]) == 1
+    assert "4 tools are withheld by the lock; see: narrow-waist lock --diff" in capsys.readouterr().out
+    main(["list", "--config", path])
+    assert "4 tools are withheld by the lock" in capsys.readouterr().err
+    assert main(["lock", "--config", path]) == 0
+    assert main(["check", "--config", path]) == 0
+    main(["list", "--config", path])
+    done = capsys.readouterr()
+    assert "withheld" not in done.out + done.err
+
+
+def test_a_lock_that_only_warns_withholds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--json", "--config", config(tmp_path, guard={"lock": "warn"})]) == 0
+    assert json.loads(capsys.readouterr().out)["withheld"] == ""
+
+
+READER = {"toolsets": {"pages": {"servers": ["docs"]}}, "profiles": {"reader": {"enabled": ["pages"]}}}
+
+
+@pytest.mark.parametrize("command", [["check"], ["tokens"], ["doctor"], ["doctor", "cursor", "--text"]])
+def test_a_profile_narrows_every_command(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = config(tmp_path, guard={"lock": "warn"}, **READER)
+    main([*command, "--config", path])
+    everything = capsys.readouterr().out
+    main([*command, "--profile", "reader", "--config", path])
+    narrowed = capsys.readouterr().out
+    assert narrowed != everything and "secrets" not in narrowed
+    assert main([*command, "--profile", "nobody", "--config", path]) == 2
+
+
+def test_check_names_the_profiles_that_leave_nothing_of_a_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profiles = {"reader": {**READER["profiles"]["reader"], "read_only": True}, "other": {}}
+    path = config(tmp_path, **{**READER, "profiles": profiles})
+    assert main(["check", "--config", path]) == 0
+    printed = capsys.readouterr().out
+    assert "profile reader: leaves no tool of docs: all count as write (see guard.risk" in printed
+    assert printed.count("leaves no tool") == 1, "of what a profile was never to hold, nothing is said"
+    trusting = config(tmp_path, guard={"trust_annotations": True}, **{**READER, "profiles": profiles})
+    main(["check", "--config", trusting])
+    assert "leaves no tool" not in capsys.readouterr().out
