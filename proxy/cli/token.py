@@ -21,11 +21,16 @@ def run(options: argparse.Namespace) -> int:
             for name in profiles:
                 if name not in known:
                     raise ConfigError(f"there is no profile {name!r}; there are: {', '.join(known) or 'none'}")
+        first = not tokens.path.exists()
         print(tokens.create(options.name, profiles))
         sys.stderr.write(f"kept as a hash in {tokens.path}; the token itself is shown only this once\n")
+        if first:
+            sys.stderr.write("every daemon of yours that starts from now on lets in nobody without a token\n")
     elif options.action == "revoke":
         tokens.revoke(options.name)
         print(f"{options.name} is revoked")
+        if not tokens.read():
+            sys.stderr.write(f"no token is left: nobody gets in; delete {tokens.path} to serve without\n")
     else:
         for name, token in sorted(tokens.read().items()):
             print(f"{name}  {', '.join(token.profiles) or 'all profiles'}  {token.created}")
