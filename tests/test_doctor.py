@@ -1,6 +1,7 @@
 """`doctor`: what each host will see, before it sees it."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from proxy.cli import main
 from proxy.cli.seen import Text, TokenCounter
 from proxy.cli.startup import Startup, measure
 from proxy.hosts import ROWS
+from proxy.hosts.programs import Surroundings
 
 SERVER = {"command": sys.executable, "args": ["-P", "-m", "proxy.demo.notes"]}
 
@@ -145,3 +147,25 @@ def test_what_cannot_be_examined_is_refused(
 ) -> None:
     assert main([*words, "--config", config()]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_host_is_examined_with_the_variables_of_its_own_entry(
+    config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`install --move` leaves a server's secrets in the host's file, where no other program has them."""
+    monkeypatch.delenv("NOTES_KEY", raising=False)
+    monkeypatch.setattr("proxy.cli.doctor.surroundings", lambda: Surroundings(tmp_path, tmp_path / "here", os.environ))
+    path = config({"env": {"KEY": "${NOTES_KEY}"}})
+    assert main(["doctor", "cursor", "--config", path]) == 1
+    assert "No list of tools is known of notes" in capsys.readouterr().out
+    file = tmp_path / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    entry = {"command": "/bin/narrow-waist", "args": [], "env": {"NOTES_KEY": "s3cret", "OTHER": "${NOT_HERE_AT_ALL}"}}
+    file.write_text(json.dumps({"mcpServers": {"other": {"command": "x"}, "narrow-waist": entry}}))
+    assert main(["doctor", "cursor", "--config", path]) == 0
+    printed = capsys.readouterr().out
+    assert f"our entry in {file} gives us: NOTES_KEY" in printed and "s3cret" not in printed
+    assert "cursor knows OTHER, which is not known here" in printed
+    file.write_text("{")
+    main(["doctor", "cursor", "--config", path])
+    assert "gives us" not in capsys.readouterr().out, "a file that cannot be read gives nothing"

@@ -9,14 +9,16 @@ from proxy.config import Settings, find, load, others_may, user_file
 from proxy.errors import ConfigError
 
 
-def settings(options: argparse.Namespace) -> Settings:
-    """The settings that `--demo` or `--config` (or the usual places) name; raises ConfigError."""
+def settings(options: argparse.Namespace, environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings that `--demo` or `--config` (or the usual places) name; raises ConfigError.
+
+    `environ`: what `${VAR}` is replaced from, where that is not our own environment.
+    """
     if options.demo:
         from proxy.demo import demo_settings
 
         return demo_settings()
-    found = load(find(options.config, os.environ, Path.cwd()), os.environ)
-    return found
+    return load(find(options.config, os.environ, Path.cwd()), os.environ if environ is None else environ)
 
 
 def token_file(environ: Mapping[str, str]) -> Path:

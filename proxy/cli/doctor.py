@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,8 @@ import anyio
 from anyio.to_thread import run_sync
 
 from proxy.cli.common import settings
+from proxy.cli.files import surroundings
+from proxy.cli.given import Given, given_by
 from proxy.cli.logs import set_up_logging
 from proxy.cli.looking import looking
 from proxy.cli.seen import Seen, Text, TokenCounter, seen
@@ -24,18 +27,22 @@ from proxy.hosts import HostRow
 def run(options: argparse.Namespace) -> int:
     """0 if nothing is to be changed for the host that is named, else 1."""
     config = settings(options)
+    given = Given()
+    if options.host is not None:
+        given = given_by(_row(config, options.host).name, options.name, surroundings())
+        config = settings(options, {**os.environ, **given.values})
     set_up_logging(logging.CRITICAL, config, verbose=options.verbose)
     if options.text and options.host is None:
         raise ConfigError("--text shows the texts of one host: narrow-waist doctor HOST --text")
     rows = list(config.hosts.rows) if options.host is None else [_row(config, options.host)]
-    found, startup = anyio.run(_examine, config, rows, options)
+    found, startup = anyio.run(_examine, config, rows, options, given)
     patience = {each.row.name: _late(each.row, startup) for each in found}
     if options.json:
         print(json.dumps(_report(found, startup, patience), indent=1, ensure_ascii=False))
     elif options.host is None:
         _print_all(found, startup, patience)
     else:
-        _print_one(found[0], startup, patience[found[0].row.name], options)
+        _print_one(found[0], startup, patience[found[0].row.name], options, given)
     # Over all hosts it is an overview: nobody uses every one of them.
     return 1 if options.host is not None and (found[0].advice or patience[found[0].row.name]) else 0
 
@@ -52,9 +59,10 @@ def _row(config: Settings, name: str) -> HostRow:
 
 
 async def _examine(
-    config: Settings, rows: Sequence[HostRow], options: argparse.Namespace
+    config: Settings, rows: Sequence[HostRow], options: argparse.Namespace, given: Given
 ) -> tuple[list[Seen], Startup]:
-    app = looking(config, options.profile)
+    environ = {**os.environ, **given.values}
+    app = looking(config, options.profile, environ)
     async with app.running():
         await app.fleet.wait_known(max((s.connect_timeout for s in config.servers), default=0.0))
         await app.counted()
@@ -64,7 +72,7 @@ async def _examine(
     client = rows[0].client_names[0] if len(rows) == 1 and rows[0].client_names else "doctor"
     arguments = ["--demo"] if options.demo else ["--config", str(config.path)]
     arguments += [f"--profile={name}" for name in options.profile or ()]
-    return found, await run_sync(measure, arguments, client)
+    return found, await run_sync(measure, arguments, client, environ)
 
 
 def _late(row: HostRow, startup: Startup) -> str:
@@ -109,7 +117,7 @@ def _print_startup(startup: Startup) -> None:
         print(f"\nFrom start to initialize: {startup.initialized:.2f} s; to tools/list: {startup.listed:.2f} s")
 
 
-def _print_one(each: Seen, startup: Startup, late: str, options: argparse.Namespace) -> None:
+def _print_one(each: Seen, startup: Startup, late: str, options: argparse.Namespace, given: Given) -> None:
     row = each.row
     known = f"clientInfo.name {', '.join(row.client_names)}" if row.client_names else "does not say who it is"
     print(f"{row.name}: {known}; texts made for the row {each.used.name!r}\n{row.source}\n")
@@ -120,6 +128,10 @@ def _print_one(each: Seen, startup: Startup, late: str, options: argparse.Namesp
     print(f"tools/list: {len(each.tools)} tools, {each.schema_tokens:,} tokens as sent")
     names = ", ".join(row.shown_name(name, options.name) for name in each.tools[:3])
     print(f"names there: {names}" + (f" and {len(each.tools) - 3} more" if len(each.tools) > 3 else ""))
+    if given.values:
+        print(f"with what our entry in {given.file} gives us: {', '.join(sorted(given.values))}")
+    if given.asked:
+        print(f"{row.name} knows {', '.join(given.asked)}, which is not known here")
     if row.first_line is not None:
         first = each.texts[-1].text.split("\n")[0][: row.first_line] if each.texts else ""
         print(f"before its own search has loaded us, only this is shown:\n  {first}")

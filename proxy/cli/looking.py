@@ -1,19 +1,19 @@
 """The app of the commands that show or approve what clients may come to see, and call nothing."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from proxy.app import App
 from proxy.config import Settings
 
 
-def looking(config: Settings, profiles: Sequence[str] | None = None) -> App:
-    """An app whose servers list all that any client may be shown; `profiles` as in `App`.
+def looking(config: Settings, profiles: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> App:
+    """An app whose servers list all that any client may be shown; `environ` is by default our own.
 
     Some servers have tools only for clients that can be asked something. What a lock approves and `check` counts must
     have those too, or a client is shown (or the lock withholds) what no command ever saw.
     """
-    app = App(config, os.environ, profiles=profiles)
+    app = App(config, os.environ if environ is None else environ, profiles=profiles)
     app.fleet.clients.looking = True
     return app
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -22,11 +22,13 @@ class Startup:
     """None: never within a minute."""
 
 
-def measure(arguments: Sequence[str], client: str) -> Startup:
-    """Start `narrow-waist` with `arguments` as the client `client` would, and stop it again."""
+def measure(arguments: Sequence[str], client: str, environ: Mapping[str, str] | None = None) -> Startup:
+    """Start `narrow-waist` with `arguments` as the client `client` would, and stop it again; `environ`: not ours."""
     start = time.monotonic()
     command = [sys.executable, "-P", "-m", "proxy", *arguments]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ
+    )
     timer = threading.Timer(_GIVE_UP, process.kill)
     timer.start()
     try:

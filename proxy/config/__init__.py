@@ -6,7 +6,7 @@ is reachable; JSON files and any `mcpServers` block are lenient, because they we
 What is wrong with one server (an unset variable, say) becomes that server's `problem` and stops nobody else.
 """
 
-from proxy.config.environment import OWN_TOKEN, child_environment
+from proxy.config.environment import OWN_TOKEN, Expansion, child_environment, expand
 from proxy.config.exposure import others_may
 from proxy.config.loader import find, load, state_file, user_file
 from proxy.config.settings import (
@@ -31,6 +31,7 @@ __all__ = [
     "RISKS",
     "AuditConfig",
     "Decision",
+    "Expansion",
     "GuardConfig",
     "LockPolicy",
     "Mode",
@@ -43,6 +44,7 @@ __all__ = [
     "Transport",
     "Validate",
     "child_environment",
+    "expand",
     "find",
     "load",
     "others_may",
