@@ -24,8 +24,15 @@ WORDS = [
 ]
 
 
+SEARCH = '/opt/a b/100%/"q":/usr/bin'
+
+
+def unit(kind: str, words: list[str], home: Path) -> str:
+    return service.unit(kind, words, home, search=SEARCH, variables=home / "50%" / "environment")
+
+
 def test_the_systemd_unit_starts_exactly_these_words(tmp_path: Path) -> None:
-    text = service.unit("systemd", WORDS, tmp_path)
+    text = unit("systemd", WORDS, tmp_path)
     [line] = [line.removeprefix("ExecStart=") for line in text.splitlines() if line.startswith("ExecStart=")]
     # As systemd reads it: quotes and backslashes as a shell does, then %% and $$.
     assert [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(line)] == WORDS
@@ -35,7 +42,7 @@ def test_the_systemd_unit_starts_exactly_these_words(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not there")
 def test_the_systemd_unit_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "narrow-waist.service"
-    path.write_text(service.unit("systemd", WORDS, tmp_path), encoding="utf-8")
+    path.write_text(unit("systemd", WORDS, tmp_path), encoding="utf-8")
     environ = {**os.environ, "SYSTEMD_LOG_LEVEL": "warning", "XDG_RUNTIME_DIR": str(tmp_path), "LC_ALL": "C.UTF-8"}
     words = ["systemd-analyze", "--user", "verify", "--man=no", "--generators=no", str(path)]
     done = subprocess.run(words, capture_output=True, text=True, env=environ, timeout=50, check=False)
@@ -45,10 +52,19 @@ def test_the_systemd_unit_is_valid(tmp_path: Path) -> None:
 
 def test_the_launchd_unit_is_a_plist_with_exactly_these_words(tmp_path: Path) -> None:
     words = [*WORDS, "<&>"]
-    unit = plistlib.loads(service.unit("launchd", words, tmp_path).encode())
-    assert unit["ProgramArguments"] == words
-    assert (unit["Label"], unit["RunAtLoad"], unit["Umask"]) == ("narrow-waist", True, 0o077)
-    assert unit["KeepAlive"] == {"SuccessfulExit": False}
+    made = plistlib.loads(unit("launchd", words, tmp_path).encode())
+    assert made["ProgramArguments"] == words
+    assert (made["Label"], made["RunAtLoad"], made["Umask"]) == ("narrow-waist", True, 0o077)
+    assert made["KeepAlive"] == {"SuccessfulExit": False}
+
+
+def test_the_daemon_has_the_path_of_whoever_installs_it_and_variables_from_a_file(tmp_path: Path) -> None:
+    """Neither npx from nvm nor any ${VAR} of the configuration was there."""
+    lines = unit("systemd", WORDS, tmp_path).splitlines()
+    [path] = [line.removeprefix("Environment=") for line in lines if line.startswith("Environment=")]
+    assert [word.replace("%%", "%") for word in shlex.split(path)] == [f"PATH={SEARCH}"]
+    assert f"EnvironmentFile=-{tmp_path}/50%%/environment" in lines
+    assert plistlib.loads(unit("launchd", WORDS, tmp_path).encode())["EnvironmentVariables"] == {"PATH": SEARCH}
 
 
 @pytest.mark.parametrize("kind", ["systemd", "launchd"])
@@ -70,10 +86,18 @@ def test_it_is_printed_installed_and_removed(
     common = ["--kind", kind, "--config", str(config)]
     assert main(["service", "print", *common]) == 0
     printed = capsys.readouterr().out
-    assert str(config) in printed and "sk-literal" not in printed and "a-token" not in printed and not told
+    assert (
+        str(config) in printed
+        and os.environ["PATH"] in printed
+        and "sk-literal" not in printed
+        and "a-token" not in printed
+        and not told
+    )
     assert main(["service", "install", *common]) == 0
     path = service.unit_path(kind, tmp_path)
-    assert path.read_text(encoding="utf-8") == printed and "it is running" in capsys.readouterr().out
+    assert path.read_text(encoding="utf-8") == printed
+    said = capsys.readouterr().out
+    assert "it is running" in said and ("launchctl setenv" if kind == "launchd" else str(path.parents[2])) in said
     assert main(["service", "uninstall", *common]) == 0
     assert not path.exists() and len(told) == 2
     assert main(["service", "uninstall", *common]) == 2

@@ -4,7 +4,10 @@ import argparse
 
 COMMANDS = {
     "lock": ("proxy.cli.lock", "approve the tools as they are now, or show what has changed since"),
-    "audit": ("proxy.cli.audit", "read the audit: who called what"),
+    "audit": (
+        "proxy.cli.audit",
+        "read the audit: time, caller, server/tool, risk, outcome, duration, length of the result",
+    ),
     "token": ("proxy.cli.token", "make, list and revoke the tokens of the daemon's clients"),
     "service": ("proxy.cli.service", "run the daemon from login on (systemd, launchd)"),
     "connect": ("proxy.cli.connect", "be a stdio server that passes everything to the running daemon"),
@@ -49,5 +52,10 @@ def _service(sub: argparse.ArgumentParser) -> None:
 
 def _connect(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("url", nargs="?", default=DAEMON, help=f"the daemon (default {DAEMON})")
-    sub.add_argument("--start", action="store_true", help="start the daemon where it does not run")
-    sub.add_argument("--token-file", dest="connect_token", metavar="FILE", help="file with the token to send")
+    sub.add_argument(
+        "--start",
+        action="store_true",
+        help="start the daemon where none runs; it stays, until: pkill -f 'proxy --http'",
+    )
+    text = "file with the token to send (default: $NARROW_WAIST_TOKEN, if set)"
+    sub.add_argument("--token-file", dest="connect_token", metavar="FILE", help=text)

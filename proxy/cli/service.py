@@ -1,5 +1,8 @@
 """`service`: the daemon as a service of the user, from login on. Its unit holds no secret: clients' tokens are hashes
 in a file of their own, and upstreams' secrets come from where the configuration says.
+
+A service has none of what a shell sets. So the unit has the PATH of whoever installs it, where npx and uvx are found,
+and systemd reads the variables of the configuration from a file that only the user fills.
 """
 
 import argparse
@@ -11,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from proxy.config import find
+from proxy.config import find, user_file
 from proxy.errors import ConfigError
 
 LABEL = "narrow-waist"
@@ -29,13 +32,17 @@ def run(options: argparse.Namespace) -> int:
         print(f"removed {path}")
         return 0
     config = find(options.config, os.environ, Path.cwd()).absolute()
-    text = unit(kind, [*_program(), "--http", options.address, "--config", str(config)], Path.home())
+    words = [*_program(), "--http", options.address, "--config", str(config)]
+    variables = user_file(os.environ, Path.home()).parent / "environment"
+    text = unit(kind, words, Path.home(), search=os.environ.get("PATH", ""), variables=variables)
     if options.action == "print":
         print(text, end="")
         return 0
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     print(f"wrote {path}")
+    where = "launchctl setenv NAME VALUE" if kind == "launchd" else f"lines NAME=VALUE in {variables}"
+    print(f"variables that the configuration names, if any, the daemon gets by: {where}")
     _tell(kind, path, on=True)
     return 0
 
@@ -48,8 +55,11 @@ def unit_path(kind: str, home: Path) -> Path:
     return (Path(base) if base else home / ".config") / "systemd" / "user" / f"{LABEL}.service"
 
 
-def unit(kind: str, command: Sequence[str], home: Path) -> str:
-    """The text of the unit that runs `command`."""
+def unit(kind: str, command: Sequence[str], home: Path, *, search: str, variables: Path) -> str:
+    """The text of the unit that runs `command` with the PATH `search`.
+
+    `variables` is a file that need not be there, of lines NAME=VALUE; launchd has nothing of the kind.
+    """
     if kind == "launchd":
         words = "".join(f"\n    <string>{escape(word)}</string>" for word in command)
         log = escape(str(home / "Library" / "Logs" / f"{LABEL}.log"))
@@ -62,6 +72,11 @@ def unit(kind: str, command: Sequence[str], home: Path) -> str:
   <key>ProgramArguments</key>
   <array>{words}
   </array>
+  <key>EnvironmentVariables</key>
+  <dict>
+    <key>PATH</key>
+    <string>{escape(search)}</string>
+  </dict>
   <key>RunAtLoad</key>
   <true/>
   <key>KeepAlive</key>
@@ -83,6 +98,8 @@ After=network.target
 
 [Service]
 ExecStart={words}
+Environment="PATH={_escaped(search)}"
+EnvironmentFile=-{str(variables).replace("%", "%%")}
 Restart=on-failure
 RestartSec=5
 # 2 is a configuration that cannot be used: starting again would not help.
@@ -97,8 +114,13 @@ WantedBy=default.target
 
 def _quoted(word: str) -> str:
     """A word for ExecStart: systemd expands % and $, and splits at spaces."""
-    plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    plain = _escaped(word).replace("$", "$$")
     return f'"{plain}"' if not plain or any(ch.isspace() for ch in plain) or plain != word else plain
+
+
+def _escaped(text: str) -> str:
+    """Text inside systemd's double quotes."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
 
 
 def _program() -> list[str]:
