@@ -36,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
     profiles = options.profile or ()
     # A server that is called may not believe that it could ask.
     app = App(config, os.environ, profiles=profiles) if action is _call else looking(config, profiles)
+    app.fleet.clients.once = True
     return anyio.run(_with_app, app, action, options)
 
 

@@ -117,7 +117,9 @@ async def serve_http(
     )
     runner = _Uvicorn(config)
     host, port = sock.getsockname()[:2]
-    log.warning("listening on http://%s:%d/mcp (SSE at /sse)", f"[{host}]" if ":" in host else host, port)
+    log.info("listening on http://%s:%d/mcp (SSE at /sse)", f"[{host}]" if ":" in host else host, port)
+    for handler in logging.getLogger().handlers:
+        handler.flush()  # other informative lines may wait; whoever started us waits for this one
 
     async with anyio.create_task_group() as tasks, anyio.create_task_group() as behind:
 

@@ -100,7 +100,7 @@ class Connection:
     @property
     def trouble(self) -> str:
         """Why it is not ready, in words, and when the next attempt follows."""
-        if self.next_try is not None:
+        if self.next_try is not None and not self.clients.once:
             return f"{self.reason} (next try in {max(0.0, self.next_try - time.time()):.0f} s)"
         return self.reason or {"starting": "still starting", "known": "not started yet"}.get(self.state, self.state)
 

@@ -43,6 +43,8 @@ class Clients:
         self.looking = False
         """Whether servers are told of a client that can do everything, though there is none: for commands that show
         or approve what any client may come to see. Nothing is called meanwhile, and what is asked is declined."""
+        self.once = False
+        """Whether we end with our answer, so that nobody needs to know when a next attempt would follow."""
 
     def is_there(self, origin: Origin) -> None:
         """The stdio client has said who it is."""
