@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 import yaml
+from guarded_house import upstream
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
@@ -52,9 +53,12 @@ def installed(words: list[str]) -> list[str]:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
+    """The first example, with a stand-in that lists what mcp-server-time lists."""
+    tools = json.loads((ROOT / "tests" / "catalogs" / "time.json").read_text(encoding="utf-8"))["tools"]
     path = tmp_path / "upstreams.yaml"
-    server = {"command": sys.executable, "args": ["-P", "-m", "proxy.demo.notes"]}
-    path.write_text(yaml.safe_dump({"servers": {"notes": server}}), encoding="utf-8")
+    path.write_text(
+        yaml.safe_dump({"servers": {"time": upstream(tmp_path / "time", {"tools": tools})}}), encoding="utf-8"
+    )
     return path
 
 
@@ -102,6 +106,11 @@ def test_the_example_configuration_is_read_without_a_warning(tmp_path: Path) -> 
         assert not any(server.problem for server in settings.servers)
 
 
+def test_the_first_example_needs_no_key_and_no_address() -> None:
+    text = next(text for _, text in blocks("yaml") if text.startswith("servers:"))
+    assert yaml.safe_load(text) == {"servers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}
+
+
 def commands() -> list[list[str]]:
     lines = "".join(text for _, text in blocks("sh")).splitlines()
     return [shlex.split(line, comments=True) for line in lines if line.strip()]
@@ -118,7 +127,7 @@ def test_a_command_of_ours_runs(words: list[str], tmp_path: Path, config: Path) 
         capture_output=True, text=True, timeout=50, check=False, cwd=tmp_path, env=environment(tmp_path, config),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "notes" in done.stdout or "Milk" in done.stdout
+    assert "time" in done.stdout
 
 
 def test_every_other_command_is_a_script_that_ci_runs() -> None:
