@@ -31,3 +31,22 @@ async def test_that_a_daemon_listens_is_no_warning(down: str, caplog: pytest.Log
     async with house(Path(down)) as app, listening(app):
         pass
     assert [r.levelname for r in caplog.records if r.getMessage().startswith("listening on ")] == ["INFO"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--token-file", "x", "list"], "--token-file before a command means nothing"),
+        (["--token-file", "x", "connect"], "give it after the command"),
+        (["--http", "127.0.0.1:0", "check"], "--http before a command means nothing"),
+        (["--http", "list"], "the command is: narrow-waist list"),
+        (["list", "--demo", "--config", "x"], "choose one"),
+        (["--demo", "--config", "x"], "choose one"),
+    ],
+)
+def test_options_that_cannot_be_meant_together_are_refused(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("narrow-waist: ") and says in line

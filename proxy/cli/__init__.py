@@ -125,6 +125,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not hasattr(options, name):
             setattr(options, name, default)
     module = COMMANDS[options.command][0] if options.command else "proxy.cli.serve"
+    if misfit := _misfit(options):
+        sys.stderr.write(f"narrow-waist: {misfit}\n")
+        return 2
     try:
         code: int = importlib.import_module(module).run(options)
         sys.stdout.flush()
@@ -142,6 +145,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         raise
     return code
+
+
+def _misfit(options: argparse.Namespace) -> str:
+    """Why the options cannot be meant together; "" where they can. Nothing that was said is passed over in silence."""
+    if options.command and (options.http is not None or options.token_file is not None):
+        given = "--http" if options.http is not None else "--token-file"
+        hint = "; give it after the command" if options.command == "connect" and given == "--token-file" else ""
+        return f"{given} before a command means nothing: it is for serving, not for {options.command}{hint}"
+    if options.http in COMMANDS:
+        return f"--http {options.http}: expected an address; the command is: narrow-waist {options.http}"
+    if options.demo and options.config:
+        return "--demo and --config: choose one; the demo has servers of its own"
+    return ""
 
 
 def _alone(error: BaseException) -> BaseException:
