@@ -322,9 +322,10 @@ class App:
         room = bridge.room_in(self._row(caller.client).result)
         if name == search.describe_name:
             return bridge.describe_answer(arguments, catalog, search, unavailable=down, room=room)
+        destructive = self.gate.policy.destructive if self.gate is not None else bridge.says_destructive
         answer = partial(
             bridge.search_answer, arguments, catalog, await view.index(), search,
-            unavailable=down, topic_of=bridge.listed_topics(self._shared.texts), room=room,
+            unavailable=down, topic_of=bridge.listed_topics(self._shared.texts), room=room, destructive=destructive,
         )  # fmt: skip
         # A query's meaning takes 5 ms, its words one.
         return answer() if self.semantics is None else await anyio.to_thread.run_sync(answer)

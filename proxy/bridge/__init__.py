@@ -7,7 +7,7 @@ calls. Every text names the three tools as the settings do.
 from proxy.bridge.answers import listed_topics, room_in
 from proxy.bridge.describing import describe_answer
 from proxy.bridge.placing import placed_tools
-from proxy.bridge.searching import search_answer
+from proxy.bridge.searching import says_destructive, search_answer
 from proxy.bridge.tools import bridge_tools, guidance_lengths, instructions
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "listed_topics",
     "placed_tools",
     "room_in",
+    "says_destructive",
     "search_answer",
 ]

@@ -5,7 +5,7 @@ One match per line, name and signature first: what a call needs survives a cut l
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,11 @@ _EXTRA_TOKENS = 2_000
 """Kept back from the matches for the other keys of an answer; a quarter of a smaller room."""
 
 
+def says_destructive(tool: Tool) -> bool:
+    """By its annotations: what a server says of itself where nobody knows better."""
+    return tool.annotations.get("destructiveHint") is True and tool.annotations.get("readOnlyHint") is not True
+
+
 def search_answer(
     arguments: object,
     catalog: Catalog,
@@ -48,15 +53,16 @@ def search_answer(
     unavailable: Mapping[str, str],
     topic_of: TopicOf = configured_topic,
     room: int = ANSWER_TOKENS,
+    destructive: Callable[[Tool], bool] = says_destructive,
 ) -> dict[str, Any]:
     """Answer one call of search, as a CallToolResult dict; understands or teaches, never raises.
 
     `catalog` is the caller's view and `index` that view's index; `unavailable` has the reason for each server that
     cannot be reached now; `topic_of` gives the topics for answers that list the servers (`listed_topics`); `room` is in
-    tokens (`room_in` the characters that the host keeps).
+    tokens (`room_in` the characters that the host keeps); `destructive` tells which matches are marked as such.
     """
     request = read_search(arguments, settings)
-    answer = _Answer(catalog, index, settings, unavailable, topic_of, request, room)
+    answer = _Answer(catalog, index, settings, unavailable, topic_of, request, room, destructive)
     if request.server is not None and answer.server is None:
         return result(answer.unknown_server(request.server))
     if not request.queries:
@@ -96,6 +102,7 @@ class _Answer:
         topic_of: TopicOf,
         request: SearchRequest,
         room: int,
+        destructive: Callable[[Tool], bool],
     ) -> None:
         self._catalog = catalog
         self._index = index
@@ -103,6 +110,7 @@ class _Answer:
         self._unavailable = unavailable
         self._topic_of = topic_of
         self._request = request
+        self._destructive = destructive
         self._room = room - min(_EXTRA_TOKENS, room // 4)
         self.server = _server_key(catalog, request.server) if request.server is not None else None
 
@@ -199,7 +207,7 @@ class _Answer:
             "description": brief(tool.description or tool.title or ""),
             "server": one_line(tool.server),
         }
-        if tool.annotations.get("destructiveHint") is True and tool.annotations.get("readOnlyHint") is not True:
+        if self._destructive(tool):
             match["risk"] = "destructive"
         if lead or self._request.detail == "full":
             schema = dump(tool.input_schema)

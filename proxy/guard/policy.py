@@ -44,6 +44,10 @@ class Policy:
         """The class of `tool`; of several that are configured, the greatest."""
         return self._known(tool)
 
+    def destructive(self, tool: Tool) -> bool:
+        """Whether `tool` is of the worst class."""
+        return self.risk(tool) == "destructive"
+
     def _risk(self, tool: Tool) -> Risk:
         for risk in reversed(RISKS):
             if (globs := self._config.risk.get(risk)) and any_tool(globs, tool.server, tool.name):
