@@ -1,10 +1,11 @@
 """What the command line says where a server is down, or where its words make no sense together."""
 
+import json
 import logging
 from pathlib import Path
 
 import pytest
-from guarded_house import house, listening, write
+from guarded_house import house, listening, upstream, write
 
 from proxy.cli import main
 
@@ -24,6 +25,40 @@ def test_a_command_that_ends_promises_no_next_try(
     done = capsys.readouterr()
     assert "command not found" in done.out, "the reason stays"
     assert "next try" not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["docs__read"], 'narrow-waist call docs__read \'{"page": "..."}\''),
+        (["docs__read"], "narrow-waist describe docs__read shows all"),
+        (["docs__read", "no json"], 'narrow-waist call docs__read \'{"parameter": "value"}\''),
+        (["docs__red"], "Or find it with narrow-waist search."),
+    ],
+)
+def test_a_refused_call_tells_a_person_what_to_type(
+    words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It told people to send tool_call({"name": ...})."""
+    monkeypatch.setenv("NARROW_WAIST_CACHE", str(tmp_path / "cache"))
+    schema = {"type": "object", "properties": {"page": {"type": "string"}}, "required": ["page"]}
+    server = upstream(tmp_path / "docs", {"tools": [{"name": "read", "inputSchema": schema}]})
+    assert main(["call", *words, "--config", str(write(tmp_path / "upstreams.json", {"docs": server}))]) == 1
+    said = capsys.readouterr().out
+    assert says in said and "tool_" not in said
+
+
+def test_what_a_server_says_of_a_tool_call_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NARROW_WAIST_CACHE", str(tmp_path / "cache"))
+    server = upstream(tmp_path / "docs", {"tools": [{"name": "read", "inputSchema": {"type": "object"}}]})
+    text = 'Use tool_call({"name": "x"}), or tool_search.'
+    (tmp_path / "docs" / "answers").mkdir()
+    answer = {"content": [{"type": "text", "text": text}], "isError": True}
+    (tmp_path / "docs" / "answers" / "read.json").write_text(json.dumps(answer), encoding="utf-8")
+    assert main(["call", "docs__read", "--config", str(write(tmp_path / "upstreams.json", {"docs": server}))]) == 1
+    assert capsys.readouterr().out.strip() == text
 
 
 async def test_that_a_daemon_listens_is_no_warning(down: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,6 +17,7 @@ from proxy.cli.common import settings
 from proxy.cli.evaluate import evaluate, explained
 from proxy.cli.logs import set_up_logging
 from proxy.cli.looking import looking, withheld_note
+from proxy.cli.wording import for_people, in_words
 from proxy.text import first_sentence
 
 CLIENT = "narrow-waist-cli"
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     action = actions[options.command]
     profiles = options.profile or ()
     # A server that is called may not believe that it could ask.
-    app = App(config, os.environ, profiles=profiles) if action is _call else looking(config, profiles)
+    app = App(for_people(config), os.environ, profiles=profiles) if action is _call else looking(config, profiles)
     app.fleet.clients.once = True
     return anyio.run(_with_app, app, action, options)
 
@@ -103,7 +104,10 @@ async def _describe(app: App, options: argparse.Namespace) -> int:
 async def _call(app: App, options: argparse.Namespace) -> int:
     call = {"name": options.name, "arguments": options.arguments}
     name = app.settings.tool_search.call_name
-    return _print_result(await app.call(name, call, {}, Caller(client=CLIENT)))
+    result = await app.call(name, call, {}, Caller(client=CLIENT))
+    blocks: list[Any] = result.get("content") or []
+    said = [{**b, "text": in_words(b["text"])} if b.get("type") == "text" and "text" in b else b for b in blocks]
+    return _print_result({**result, "content": said} if result.get("isError") else result)
 
 
 def _print_result(result: dict[str, Any]) -> int:
