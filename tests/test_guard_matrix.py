@@ -5,6 +5,7 @@ servers that never had them. Whatever a caller can ask, over every door, both mu
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from guarded_house import MODERN, OLD, Client, Message, called, daemon, house, s
 
 from proxy.catalog import make_server
 from proxy.cli import main
+from proxy.cli.startup import Startup
 from proxy.config import ServerConfig
 from proxy.guard.lock import Lock, write_lock
 from proxy.guard.tokens import TokenFile
@@ -226,7 +228,9 @@ def test_the_command_line_tells_no_more(
     commands = (
         ["list"], ["list", "wiki"], ["list", "other"], ["search", "launch", "codes"],
         ["describe", f"wiki__{SECRET}", "zeta_secret"], ["call", f"wiki.{SECRET}"], ["call", "zeta_secret"],
+        ["check"], ["tokens"], ["doctor", "cursor", "--text"],
     )  # fmt: skip
+    monkeypatch.setattr("proxy.cli.doctor.measure", lambda *_: Startup(0.1, 0.2))
     outputs: list[list[tuple[int, str, str]]] = []
     for side in ("with", "without"):
         path = config(tmp_path / side, REASONS[reason], hidden=side == "with")
@@ -236,10 +240,12 @@ def test_the_command_line_tells_no_more(
         for command in commands:
             code = main([*command, "--config", str(path), "--profile", "work"])
             done = capsys.readouterr()
-            outputs.append([(code, done.out, done.err.replace(str(path.parent), ""))])
+            out = re.sub(r"\b\d\.\d s *", "SECONDS ", done.out)
+            outputs.append([(code, out, done.err.replace(str(path.parent), ""))])
     half = len(commands)
     assert outputs[:half] == outputs[half:]
     assert "read_page" in outputs[1][0][1]
+    assert all("wiki" in out for [(_, out, _)] in outputs[half - 3 : half]), "check, tokens and doctor have shown it"
     assert "Launch" not in json.dumps(outputs)
 
 
