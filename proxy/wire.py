@@ -11,6 +11,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 READ_SIZE = 64 * 1024
+INTERNAL_ERROR = -32603
 
 
 class Lines:
@@ -50,11 +51,34 @@ def read_modestly(transport: object) -> None:
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """One message as compact JSON; lone surrogates (which UTF-8 cannot hold) become escapes."""
+    """One message as compact JSON; lone surrogates (which UTF-8 cannot hold) become escapes.
+
+    What JSON has no numbers for (1e400, and the NaN that Python servers write) becomes null, as the SDK writes it:
+    JavaScript reads no line with `Infinity` in it, and waits for ever.
+
+    Raises:
+        RecursionError: it is nested too deep.
+    """
     try:
-        return to_json(message)
+        return to_json(message, inf_nan_mode="null")
     except ValueError:  # also where it is nested deeper than pydantic-core allows
-        return json.dumps(message, separators=(",", ":")).encode()
+        text = json.dumps(message, separators=(",", ":"))
+    if "NaN" in text or "Infinity" in text:
+        text = json.dumps(json.loads(text, parse_constant=_nothing), separators=(",", ":"))
+    return text.encode()
+
+
+def encode_answer(message: Mapping[str, Any]) -> bytes:
+    """The same for an answer; one that cannot be written becomes an error, so that nobody waits for it for ever."""
+    try:
+        return encode(message)
+    except RecursionError:  # there is less room here than where it was read
+        error = {"code": INTERNAL_ERROR, "message": "the answer is nested too deeply"}
+        return encode({"jsonrpc": "2.0", "id": message.get("id"), "error": error})
+
+
+def _nothing(_constant: str) -> None:
+    return None
 
 
 def decode(line: bytes) -> Any:

@@ -6,6 +6,7 @@ proxy without. `short` says which of the doors is expected to take the case: els
 
 import asyncio
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -46,6 +47,7 @@ ANSWERS: dict[str, Message] = {
     "login": {"error": {"code": -32042, "message": "open this page", "data": {"elicitations": [{"url": "https://x"}]}}},
     "result_type": {"result": {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]}},
     "stamped": {"result": {"content": [], "_meta": {f"{PREFIX}serverInfo": {"name": "theirs", "version": "9"}}}},
+    "no_numbers": {"result": {"content": [], "structuredContent": {"n": math.nan, "i": [math.inf, -math.inf]}}},
     "question": {"result": {"resultType": "input_required", "inputRequests": {"a": {"method": "elicitation/create"}}}},
 }
 RESULTS = tuple(name for name in ANSWERS if name != "add")

@@ -7,7 +7,7 @@ from typing import Any
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 from starlette.types import Send
 
-from proxy.wire import encode
+from proxy.wire import encode_answer
 
 PATIENCE = 0.5
 """Seconds a call may take before its response begins, as an event stream."""
@@ -43,7 +43,7 @@ class Work:
             self._done = True
             begun = await stream.end()
         if begun:
-            body = b"" if frame is None else b"event: message\ndata: " + encode(frame) + b"\n\n"
+            body = b"" if frame is None else b"event: message\ndata: " + encode_answer(frame) + b"\n\n"
             await self._send({"type": "http.response.body", "body": body})
         elif frame is None:
             await send_json(self._send, 202, None)
@@ -87,8 +87,8 @@ def _status(answer: Mapping[str, Any]) -> int:
 
 async def send_json(send: Send, status: int, value: dict[str, Any] | None) -> None:
     """Answer with one JSON object, or with no body."""
-    body = encode(value) if value is not None else b""
-    headers = [(b"content-length", str(len(body)).encode())]
+    body = encode_answer(value) if value is not None else b""
+    headers = [(b"content-length", str(len(body)).encode_answer())]
     if value is not None:
         headers.append((b"content-type", b"application/json"))
     await send({"type": "http.response.start", "status": status, "headers": headers})

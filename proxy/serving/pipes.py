@@ -19,7 +19,7 @@ import mcp_types as types
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from proxy.wire import Lines, decode, encode, read_modestly
+from proxy.wire import Lines, decode, encode, encode_answer, read_modestly
 
 READ_AHEAD = 256
 """Messages taken from the pipe ahead of the SDK; beyond it the client waits."""
@@ -159,8 +159,8 @@ class LineWriter(asyncio.BaseProtocol):
         self._write(encode(message))
 
     async def send_frame(self, message: dict[str, Any]) -> None:
-        """Write a plain dict, waiting while the pipe is full."""
-        self._write(encode(message))
+        """Write an answer, waiting while the pipe is full."""
+        self._write(encode_answer(message))
         if self._full:
             await self._writable.wait()
 
