@@ -161,6 +161,33 @@ def tool(name: str, **properties: Json) -> Json:
 
 
 REGION = {"type": "string", "x-mcp-header": "Region"}
+
+
+@pytest.mark.parametrize("levels", [190, 240, 400])
+async def test_an_entry_that_no_client_could_be_sent_costs_no_other(levels: int) -> None:
+    """One schema nested deeper than the SDK can write made `tools/list` an error, for every client and server."""
+    schema: Json = {}
+    for _ in range(levels):
+        schema = {"items": schema}
+    deep = {"name": "deep", "inputSchema": schema}
+    uri = {"uri": "x://y", "name": "y"}
+    capabilities: Json = {"tools": {}, "resources": {}}
+    answers: Json = {
+        "tools/list": {"tools": [deep, tool("plain")]},
+        "resources/list": {"resources": [{**uri, **deep}, uri]},
+    }
+    server = Server(initialize={**INITIALIZED, "capabilities": capabilities})
+    session = await agreed(server, "legacy")
+
+    async def request(method: str, *_: Any, **__: Any) -> Json:
+        return answers.get(method, {})
+
+    session.request = request  # type: ignore[method-assign]
+    found, warnings = await discover(session, resources=True, prompts=False)
+    assert [each["name"] for each in found.tools] == ["plain"] and found.resources == [uri]
+    assert [warning for warning in warnings if "'deep' of tools/list" in warning and "too deeply" in warning]
+
+
 DEEP = {"type": "object", "properties": {"tenant": {"type": "integer", "x-mcp-header": "Tenant"}}}
 
 
