@@ -8,6 +8,7 @@ and leaves them never shuts a client out that sends its request at once.
 
 import asyncio
 import logging
+import re
 import sys
 from collections import OrderedDict
 from typing import Any, cast
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 MAX_HEAD = 256 * 1024
 """Bytes of one; h11 takes 64 KB, and httptools any number."""
 MOST = 10_000
+_UPGRADE = re.compile(rb"\r\nupgrade[ \t]*:[^\r\n]*", re.IGNORECASE)
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -144,6 +146,8 @@ class Waiting(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Look whether a request has begun."""
+        if not self._head and b"pgrade" in data and (self.cycle is None or self.cycle.response_complete):
+            data = _without_upgrade(data)
         self._head += len(data)
         super().data_received(data)
         self._look()
@@ -188,3 +192,13 @@ class Waiting(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """What begins with a request's head, without the client's wish to go on in another protocol.
+
+    Nothing is spoken here but HTTP/1.1, so the wish is none that matters (RFC 9110, 7.8); but httptools then takes the
+    body for the other protocol. Java's HTTP client and `curl --http2` ask for it (`h2c`) in their first request.
+    """
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"", head) + end + rest

@@ -234,6 +234,25 @@ def test_white_space_around_a_header_is_none_of_it(around: str, open_daemon: Dae
             assert response.status == 200 and "result" in json.loads(response.read())
 
 
+@pytest.mark.parametrize("name", ["Upgrade", "upgrade"])
+def test_a_client_that_would_rather_speak_http_2_is_served_in_http_1(name: str, open_daemon: Daemon) -> None:
+    """Java's HTTP client and `curl --http2` ask for it in their first request; its body was taken for HTTP/2."""
+    with http(open_daemon.url, MODERN) as client:
+        headers, body = client.message("tools/call", {"name": "tool_search", "arguments": {"query": "Upgrade: h2c"}}, 1)
+        parts = urlsplit(client.url)
+        wish = {
+            **headers,
+            "Connection": "Upgrade, HTTP2-Settings",
+            name: "h2c",
+            "HTTP2-Settings": "AAMAAABkAARAAAAAAAIAAAAA",
+        }
+        with closing(HTTPConnection(str(parts.hostname), parts.port, timeout=PATIENCE)) as connection:
+            for each in (wish, headers):  # the connection stays, and so does HTTP/1.1
+                connection.request("POST", parts.path, body, each)
+                response = connection.getresponse()
+                assert response.status == 200 and "result" in json.loads(response.read())
+
+
 def test_arguments_larger_than_the_sdks_limit_are_taken(open_daemon: Daemon) -> None:
     with http(open_daemon.url) as client:
         large = "x" * (5 * 1024 * 1024)
