@@ -8,7 +8,7 @@ fields and leave a malformed answer waiting for its time-out; here it fails its 
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -138,7 +138,7 @@ class Peer:
             except OSError as error:
                 raise UpstreamFailure(self.server, f"could not send: {error}", may_have_run=False) from None
             if link.congested:
-                await link.drain()
+                await _either(link.drain(), pending.outcome)
             if queue is not None and on_progress is not None:
                 while (params_ := await queue.get()) is not None:
                     await on_progress(params_)
@@ -341,6 +341,15 @@ class Peer:
             now = asyncio.get_running_loop().time()
             for pending in self._pending.values():
                 pending.deadline = now + pending.timeout
+
+
+async def _either(one: Coroutine[Any, Any, None], other: "asyncio.Future[Any]") -> None:
+    """Wait for one or the other: a server that does not read its input must not hold a request beyond its time."""
+    first = asyncio.ensure_future(one)
+    try:
+        await asyncio.wait((first, other), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        first.cancel()
 
 
 def _declined(method: str) -> dict[str, Any]:
