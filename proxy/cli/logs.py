@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import select
 import sys
 import threading
 import traceback
@@ -21,6 +22,9 @@ BUNDLE = 200
 """Log lines that are written together at most."""
 BUNDLE_DELAY = 0.2
 """Seconds that an informative log line may wait for others."""
+PIECE = 1_000
+"""Characters written at once, at most 4 KB: a pipe that can be written to has room for so many."""
+_LOST = "\nnarrow-waist warning: lines are missing here, because nobody read them\n"
 
 
 class Crash:
@@ -73,6 +77,8 @@ class _Bundled(logging.StreamHandler[TextIO]):
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self._waiting: list[logging.LogRecord] = []
+        self._lost = False
+        """Whether the end of what was to be written last is lost."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self._waiting.append(record)
@@ -88,11 +94,33 @@ class _Bundled(logging.StreamHandler[TextIO]):
         """Write what waits; `logging` does so at the end of the process."""
         with self.lock or nullcontext():
             waiting, self._waiting = self._waiting, []
-            # A stderr that nobody reads, or that is closed, costs the lines and nothing else.
-            with suppress(OSError, ValueError):
-                if waiting:
-                    self.stream.write("".join(f"{self.format(record)}\n" for record in waiting))
-                self.stream.flush()
+            if waiting:
+                text = "".join(map(self._line, waiting))
+                with suppress(OSError, ValueError):  # nobody reads it any more, or it is closed: no reason to stop
+                    self._write(f"{_LOST}{text}" if self._lost else text)
+
+    def _write(self, text: str) -> None:
+        """Write as much as goes without waiting: a host that reads no stderr must not hold up its own calls."""
+        for at in range(0, len(text), PIECE):
+            self._lost = not _has_room(self.stream)
+            if self._lost:
+                break
+            self.stream.write(text[at : at + PIECE])
+            self.stream.flush()
+
+    def _line(self, record: logging.LogRecord) -> str:
+        try:
+            return f"{self.format(record)}\n"
+        except Exception as error:  # must not cost the other lines, or whoever logs
+            return f"narrow-waist error: a line of {record.name} could not be written: {error!r}\n"
+
+
+def _has_room(stream: TextIO) -> bool:
+    """Whether a pipe takes a page without waiting; True for what cannot be asked (files, and Windows)."""
+    try:
+        return bool(select.select([], [stream], [], 0)[1])
+    except (OSError, ValueError):
+        return True
 
 
 def set_up_logging(level: int, config: Settings, *, verbose: bool, own: Iterable[str] = ()) -> None:
@@ -100,7 +128,9 @@ def set_up_logging(level: int, config: Settings, *, verbose: bool, own: Iterable
 
     `own`: secrets of ours, which are masked like those of the configuration.
     """
-    handler = logging.StreamHandler(sys.stderr) if verbose else _Bundled(sys.stderr)
+    handler: logging.Handler = logging.NullHandler()
+    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison] -- where fd 2 is closed there is none
+        handler = logging.StreamHandler(sys.stderr) if verbose else _Bundled(sys.stderr)
     mine = secret_parts([*own, os.environ.get(OWN_TOKEN, "")])
     secrets = frozenset(s for server in config.servers for s in server.secrets) | frozenset(mine)
     crash = Crash(secrets)

@@ -88,7 +88,7 @@ def _status(answer: Mapping[str, Any]) -> int:
 async def send_json(send: Send, status: int, value: dict[str, Any] | None) -> None:
     """Answer with one JSON object, or with no body."""
     body = encode_answer(value) if value is not None else b""
-    headers = [(b"content-length", str(len(body)).encode_answer())]
+    headers = [(b"content-length", str(len(body)).encode())]
     if value is not None:
         headers.append((b"content-type", b"application/json"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
