@@ -11,6 +11,7 @@ import pytest
 from proxy.catalog import make_server
 from proxy.config import AuditConfig, GuardConfig, ServerConfig, load
 from proxy.errors import ConfigError
+from proxy.guard import policy
 from proxy.guard.audit import Audit, read_entries
 from proxy.guard.lock import Lock, read_lock, write_lock
 from proxy.guard.policy import Policy
@@ -70,6 +71,39 @@ def test_the_audit_rotates_keeps_so_many_files_and_masks_secrets(tmp_path: Path)
     assert [e["n"] for e in entries[:-1]] == list(range(200))[-(len(entries) - 1) :]
     assert entries[-1]["arguments"] == {"a": "***", "b": ["x *** y"], "***": 1}
     audit.close()
+
+
+@pytest.mark.parametrize("levels", [500, 100_000])
+def test_a_call_is_written_down_however_deep_its_arguments_are(tmp_path: Path, levels: int) -> None:
+    """Masking goes down into what has a secret in it: the call had run, and left no line."""
+    config = AuditConfig(tmp_path / "audit.jsonl", arguments=True)
+    deep: list[Any] = ["s3cret-of-length"]
+    for _ in range(levels):
+        deep = [deep]
+    audit = Audit(config, ["s3cret-of-length"])
+    audit.write({"tool": "t", "arguments": deep})
+    audit.close()
+    assert [(e["tool"], e["arguments"]) for e in read_entries(config)] == [("t", "nested too deeply")]
+    while isinstance(deep, list) and deep:  # freeing it at once would need as much stack
+        deep = deep.pop()
+
+
+def test_what_is_known_of_tools_does_not_grow_with_the_names_that_a_server_thinks_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(policy, "MOST", 3)
+    asked: list[str] = []
+
+    def work_out(tool: Tool) -> str:
+        asked.append(tool.name)
+        return tool.name
+
+    known = policy.PerTool(work_out)
+    tools = make_server(ServerConfig("s", "stdio"), [{"name": f"t{n}"} for n in range(9)]).tools
+    assert [known(tool) for tool in tools] == [tool.name for tool in tools] == asked
+    assert known(tools[-1]) == asked[-1] and len(asked) == len(tools)
+    known(tools[0])
+    assert len(asked) == len(tools) + 1
 
 
 def test_an_audit_that_cannot_be_written_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

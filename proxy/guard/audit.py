@@ -45,10 +45,10 @@ class Audit:
     def write(self, entry: Mapping[str, Any]) -> None:
         """Append one line; its time comes first."""
         fields = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **entry}
-        line = encode(fields) + b"\n"
-        # Secrets are known in their spelling in JSON too; only where one stands is the entry gone through.
-        if any(secret in line for secret in self._wanted):
-            line = encode(cast(dict[str, Any], _masked(fields, self._secrets))) + b"\n"
+        try:
+            line = self._line(fields)
+        except RecursionError:  # a call is written down whatever it was called with
+            line = self._line({**fields, "arguments": "nested too deeply"})
         try:
             os.write(self._open(), line)
             self._size += len(line)
@@ -58,6 +58,13 @@ class Audit:
             if not self._failed:
                 log.warning("the audit %s cannot be written: %s", self.config.file, error.strerror or error)
             self._failed = True
+
+    def _line(self, fields: Mapping[str, Any]) -> bytes:
+        line = encode(fields) + b"\n"
+        # Secrets are known in their spelling in JSON too; only where one stands is the entry gone through.
+        if any(secret in line for secret in self._wanted):
+            line = encode(cast(dict[str, Any], _masked(fields, self._secrets))) + b"\n"
+        return line
 
     def close(self) -> None:
         """Close the file; the next line opens it again."""

@@ -16,6 +16,8 @@ STRICTNESS: Mapping[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 T = TypeVar("T")
+MOST = 20_000
+"""Tools that are remembered at most: a server may change the names of its tools for ever."""
 
 
 class PerTool(Generic[T]):
@@ -29,6 +31,8 @@ class PerTool(Generic[T]):
         """What is true of `tool`."""
         known = self._known.get(tool.public_name)
         if known is None or known[0] is not tool:
+            if len(self._known) >= MOST:
+                self._known.clear()
             known = self._known[tool.public_name] = (tool, self._work_out(tool))
         return known[1]
 
