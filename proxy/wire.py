@@ -77,6 +77,17 @@ def encode_answer(message: Mapping[str, Any]) -> bytes:
         return encode({"jsonrpc": "2.0", "id": message.get("id"), "error": error})
 
 
+def writable(value: object, room: int = 0) -> bool:
+    """Whether the SDK can write it, with `room` levels around it: it ends at 255, where `encode` goes on."""
+    for _ in range(room):
+        value = [value]
+    try:
+        to_json(value)
+    except ValueError as error:
+        return "depth exceeded" not in str(error)
+    return True
+
+
 def _nothing(_constant: str) -> None:
     return None
 

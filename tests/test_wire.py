@@ -3,9 +3,10 @@
 import json
 import math
 
+import mcp_types as types
 import pytest
 
-from proxy.wire import decode, encode, encode_answer
+from proxy.wire import decode, encode, encode_answer, writable
 
 
 def nested(levels: int) -> bytes:
@@ -55,3 +56,14 @@ def test_an_answer_that_cannot_be_written_is_an_error_that_is_written() -> None:
     assert answer == {"jsonrpc": "2.0", "id": 7, "error": error}
     while isinstance(deep, list) and deep:  # freeing it at once would need as much stack
         deep = deep.pop()
+
+
+@pytest.mark.parametrize(
+    ("levels", "room", "can"), [(254, 0, True), (255, 0, False), (200, 54, True), (200, 55, False)]
+)
+def test_what_the_sdk_can_write_is_known_beforehand(levels: int, room: int, can: bool) -> None:
+    """It ends an event stream without an answer where it cannot, and gives an error for a whole list."""
+    assert writable(json.loads(nested(levels)), room) is can
+    message = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"x": json.loads(nested(levels + room - 2))})
+    assert message.model_dump_json() if can else True
+    assert writable("\ud800")

@@ -32,6 +32,7 @@ from proxy.server.changes import Changes
 from proxy.server.client import Client, Context, access_of, client_name, connection_of, is_modern, request_meta
 from proxy.server.door import StdioDoor
 from proxy.server.house import House
+from proxy.wire import writable
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,10 @@ PAGE = 1_000
 """Entries of resources and prompts a page; many clients read only the first."""
 HANDSHAKE_ONLY = frozenset({"resources/subscribe", "resources/unsubscribe", "logging/setLevel"})
 RESOURCE_NOT_FOUND = -32002
+_AS_SENT = frozenset({"tools/call", "resources/read", "prompts/get"})
+"""Methods whose result is a server's own. One that cannot be written ends an event stream without an answer."""
+_AROUND = 4
+"""Levels of a frame around its result, with one to spare."""
 """Of the handshake era; the stateless one says -32602."""
 
 
@@ -124,7 +129,10 @@ class ProxyServer:
             return await call_next(ctx)
         if is_modern(ctx):
             self._is_there(ctx)
-        return await self._answered(answer(ctx), method, modern=is_modern(ctx))
+        result = await self._answered(answer(ctx), method, modern=is_modern(ctx))
+        if method in _AS_SENT and not writable(result, _AROUND):
+            raise MCPError(types.INTERNAL_ERROR, "the answer is nested too deeply")
+        return result
 
     async def _answered(self, answer: Awaitable[dict[str, Any]], method: str, *, modern: bool) -> dict[str, Any]:
         """The result in the envelope of the client's era; every failure as the error that the client gets."""

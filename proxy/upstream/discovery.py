@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
-from pydantic_core import to_json
 
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.text import one_line, shorten
 from proxy.upstream.session import HeaderMap, Session
+from proxy.wire import writable
 
 log = logging.getLogger(__name__)
 
@@ -110,12 +110,12 @@ async def _pages(session: Session, method: str, key: str, warnings: list[str]) -
         if session.modern and isinstance(ttl, int | float) and ttl > 0:  # 0 says nothing of when it will change
             session.ttl = min(session.ttl, ttl / 1000)
         raw = result.get(name)
-        whole = _can_be_sent(raw)
+        whole = writable(raw, ROOM)
         for entry in cast(list[object], raw) if isinstance(raw, list) else []:
             if not isinstance(entry, dict) or not isinstance(cast(Raw, entry).get(key), str):
                 what = shorten(one_line(repr(cast(object, entry))), 100)
                 warnings.append(f"left out an entry of {method} without a {key}: {what}")
-            elif whole or _can_be_sent(cast(Raw, entry)):
+            elif whole or writable(cast(Raw, entry), ROOM):
                 entries.append(cast(Raw, entry))
             else:
                 what = shorten(one_line(cast(Raw, entry)[key]), 100)
@@ -132,17 +132,6 @@ async def _pages(session: Session, method: str, key: str, warnings: list[str]) -
     else:
         warnings.append(f"more than {MAX_PAGES} pages of {method}; kept {len(entries)}")
     return entries
-
-
-def _can_be_sent(value: object) -> bool:
-    """Whether a list with this in it can be written for clients; else one entry would cost them all the others."""
-    for _ in range(ROOM):
-        value = [value]
-    try:
-        to_json(value)
-    except ValueError as error:
-        return "depth exceeded" not in str(error)
-    return True
 
 
 async def listen(session: Session, filters: Mapping[str, Any]) -> None:
