@@ -59,7 +59,7 @@ def test_an_answer_that_cannot_be_written_is_an_error_that_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("levels", "room", "can"), [(254, 0, True), (255, 0, False), (200, 54, True), (200, 55, False)]
+    ("levels", "room", "can"), [(250, 0, True), (260, 0, False), (200, 50, True), (200, 60, False)]
 )
 def test_what_the_sdk_can_write_is_known_beforehand(levels: int, room: int, can: bool) -> None:
     """It ends an event stream without an answer where it cannot, and gives an error for a whole list."""
