@@ -137,6 +137,7 @@ class View:
             async with self._shared.making:
                 tools = await anyio.to_thread.run_sync(partial(self._make_tools, self.catalog, row, key))
             self._tools = {k: v for k, v in self._tools.items() if k[0] == key[0]} | {key: tools}
+            self._listings = {k: v for k, v in self._listings.items() if k[0] == key[0]}  # of old catalogs none stays
         return self._tools[key]
 
     async def listing(self, row: HostRow) -> Listing | None:

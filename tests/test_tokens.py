@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from proxy import tokens
 from proxy.tokens import Counts, child_argv, decode_answer, encode_request, estimate
 from proxy.tokens.o200k import load
 
@@ -105,3 +106,20 @@ def test_counts_go_through_json_for_the_snapshot() -> None:
 )
 def test_the_estimate_follows_its_rule(text: str, tokens: int) -> None:
     assert estimate(text) == tokens
+
+
+def test_estimates_do_not_pile_up_where_nothing_is_ever_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tokenizer: estimate`, and a server that writes new descriptions with every change of its list."""
+    made: list[str] = []
+
+    def counting(text: str) -> int:
+        made.append(text)
+        return len(text)
+
+    monkeypatch.setattr(tokens, "MOST_ESTIMATES", 3)
+    monkeypatch.setattr(tokens, "estimate", counting)
+    counts = Counts()
+    lines = [f"line {number}" for number in range(9)]
+    first = [counts.estimated(line) for line in lines]
+    assert counts.estimated(lines[-1]) == first[-1] and len(made) == len(lines)  # the last ones are remembered
+    assert counts.estimated(lines[0]) == first[0] and len(made) == len(lines) + 1  # the first ones are not
