@@ -43,11 +43,11 @@ PAGE = 1_000
 """Entries of resources and prompts a page; many clients read only the first."""
 HANDSHAKE_ONLY = frozenset({"resources/subscribe", "resources/unsubscribe", "logging/setLevel"})
 RESOURCE_NOT_FOUND = -32002
+"""Of the handshake era; the stateless one says -32602."""
 _AS_SENT = frozenset({"tools/call", "resources/read", "prompts/get"})
 """Methods whose result is a server's own. One that cannot be written ends an event stream without an answer."""
 _AROUND = 4
 """Levels of a frame around its result, with one to spare."""
-"""Of the handshake era; the stateless one says -32602."""
 
 
 class ProxyServer:
