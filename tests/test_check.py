@@ -76,3 +76,17 @@ def test_check_names_the_profiles_that_leave_nothing_of_a_server(
     trusting = config(tmp_path, guard={"trust_annotations": True}, **{**READER, "profiles": profiles})
     main(["check", "--config", trusting])
     assert "leaves no tool" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("tokenizer", "named"), [("o200k", "o200k tokens"), ("estimate", "estimated tokens")])
+def test_check_counts_what_tokens_counts(
+    tokenizer: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One catalog had two figures, 1,233,164 and 1,030,330 tokens."""
+    path = config(tmp_path, tool_search={"tokenizer": tokenizer})
+    assert main(["tokens", "--json", "--config", path]) == 0
+    direct = {row["server"]: row["eager"] for row in json.loads(capsys.readouterr().out)["servers"]}
+    assert main(["check", "--json", "--config", path]) == 0
+    assert {row["server"]: row["eager_tokens"] for row in json.loads(capsys.readouterr().out)["servers"]} == direct
+    assert main(["check", "--config", path]) == 0
+    assert f"{sum(direct.values())} {named} a turn" in capsys.readouterr().out

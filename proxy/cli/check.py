@@ -6,6 +6,7 @@ With `--profile` it shows what the callers of that profile have, and tells of no
 import argparse
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,10 +17,10 @@ from proxy.catalog import Server
 from proxy.cli.common import settings
 from proxy.cli.logs import set_up_logging
 from proxy.cli.looking import looking, withheld_note
+from proxy.cli.seen import TokenCounter, dumped
 from proxy.config import RISKS, Risk, Settings
 from proxy.eager import shown
 from proxy.listing import Listing
-from proxy.tokens import estimate
 from proxy.upstream.connection import Connection
 
 
@@ -33,7 +34,7 @@ class Row:
     seconds: float | None
     """How long it took to connect."""
     eager_tokens: int
-    """About what all its schemas cost when they are sent whole, on every turn."""
+    """What all its schemas cost when they are sent whole, on every turn; what `tokens` calls direct."""
     listed: str
     """The form of the server in the listing, "eager" where its tools are shown directly."""
     notes: tuple[str, ...]
@@ -56,8 +57,12 @@ async def _check(config: Settings, options: argparse.Namespace) -> int:
         listing = await app.listing()
         app.offers()  # what is found in them is noted
         servers, whole = app.catalog.servers, not options.profile
+        counter = TokenCounter(exact=config.tool_search.tokenizer == "o200k")
+        tokens = await counter.count(dumped(tool.raw) for tool in app.catalog.tools)
         rows = [
-            _row(c, servers[key], listing, app, whole) for key, c in app.fleet.connections.items() if key in servers
+            _row(c, servers[key], listing, app, tokens, whole)
+            for key, c in app.fleet.connections.items()
+            if key in servers
         ]
         warnings: list[str] = []
         emptied: list[str] = []
@@ -72,7 +77,7 @@ async def _check(config: Settings, options: argparse.Namespace) -> int:
             print(json.dumps(report, indent=1, ensure_ascii=False))
         else:
             said = [*(f"config: {text}" for text in warnings), *emptied, *filter(None, [withheld])]
-            _print(rows, said, listing, app)
+            _print(rows, said, listing, counted="o200k" if counter.exact else "estimated")
         failed = [r for r in rows if r.state != "ready"]
     return 1 if failed or withheld else 0
 
@@ -101,7 +106,14 @@ async def _tried(connection: Connection) -> None:
         await connection.wait_tried()
 
 
-def _row(connection: Connection, server: Server, listing: Listing | None, app: App, whole: bool) -> Row:
+def _row(
+    connection: Connection,
+    server: Server,
+    listing: Listing | None,
+    app: App,
+    tokens: Mapping[str, int],
+    whole: bool,
+) -> Row:
     notes = [] if connection.state == "ready" else [connection.reason]
     tail = list(connection.stderr.lines)[-3:] if connection.state != "ready" else []
     notes += [f"stderr: {line}" for line in tail if line not in connection.reason]
@@ -117,14 +129,14 @@ def _row(connection: Connection, server: Server, listing: Listing | None, app: A
         "failed" if connection.state == "starting" and connection.reason else connection.state,
         len(server.tools),
         connection.connect_seconds,
-        sum(estimate(json.dumps(t.raw, ensure_ascii=False)) for t in server.tools),
+        sum(tokens[dumped(tool.raw)] for tool in server.tools),
         listing.forms.get(server.key, "eager") if listing is not None else "eager",
         tuple(notes),
     )
 
 
-def _print(rows: list[Row], said: list[str], listing: Listing | None, app: App) -> None:
-    head = ("server", "state", "tools", "connect", "tokens eager", "in the listing")
+def _print(rows: list[Row], said: list[str], listing: Listing | None, *, counted: str) -> None:
+    head = ("server", "state", "tools", "connect", "tokens direct", "in the listing")
     table = [head] + [
         (
             r.server,
@@ -140,9 +152,11 @@ def _print(rows: list[Row], said: list[str], listing: Listing | None, app: App) 
     for line in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     eager = sum(r.eager_tokens for r in rows)
-    print(f"\nAll {len(app.catalog.tools):,} tools sent whole: about {eager:,} tokens a turn.")
+    tools = sum(r.tools for r in rows)
+    print(f"\nAll {tools:,} tools sent whole by their servers, without the proxy: {eager:,} {counted} tokens a turn.")
     if listing is not None:
         print(f"Through the bridge: a listing of {listing.tokens:,} tokens (tier {listing.tier}).")
+    print("narrow-waist tokens adds the instructions, and the longer names that tools have behind the proxy.")
     for row in rows:
         for note in row.notes:
             print(f"{row.server}: {note}")

@@ -75,18 +75,19 @@ class TokenCounter:
     """Counts texts in a child process, each once; estimates where exact counts are not wanted or not possible."""
 
     def __init__(self, *, exact: bool = True) -> None:
-        self._exact = exact
+        self.exact = exact
+        """Whether what was counted so far is exact."""
         self._known: dict[str, int] = {}
 
     async def count(self, texts: Iterable[str]) -> Mapping[str, int]:
         """Text -> tokens, of at least these texts."""
         wanted = [text for text in dict.fromkeys(texts) if text not in self._known]
-        if wanted and self._exact:
+        if wanted and self.exact:
             try:
                 done = await anyio.run_process(child_argv(), input=encode_request(wanted), stderr=subprocess.DEVNULL)
                 self._known |= dict(zip(wanted, decode_answer(done.stdout, wanted), strict=True))
             except (OSError, ValueError, subprocess.CalledProcessError):
-                self._exact = False
+                self.exact = False
         self._known |= {text: estimate(text) for text in wanted if text not in self._known}
         return self._known
 
