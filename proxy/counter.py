@@ -67,4 +67,5 @@ class Counter:
                 await child.aclose()
 
     async def _child(self) -> Process:
-        return await anyio.open_process(self._argv, stderr=subprocess.DEVNULL)
+        with anyio.CancelScope(shield=True):  # a start that is cancelled half-way would leave the child behind
+            return await anyio.open_process(self._argv, stderr=subprocess.DEVNULL)
