@@ -68,4 +68,5 @@ class Counter:
 
     async def _child(self) -> Process:
         with anyio.CancelScope(shield=True):  # a start that is cancelled half-way would leave the child behind
-            return await anyio.open_process(self._argv, stderr=subprocess.DEVNULL)
+            child = await anyio.open_process(self._argv, stderr=subprocess.DEVNULL)
+        return child
