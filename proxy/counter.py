@@ -67,6 +67,8 @@ class Counter:
                 await child.aclose()
 
     async def _child(self) -> Process:
+        child: Process | None = None
         with anyio.CancelScope(shield=True):  # a start that is cancelled half-way would leave the child behind
             child = await anyio.open_process(self._argv, stderr=subprocess.DEVNULL)
+        assert child is not None
         return child
