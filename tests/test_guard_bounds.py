@@ -233,6 +233,10 @@ async def test_who_is_refused_costs_nothing_and_others_are_served(tmp_path: Path
         ):
             answer = await front.http.post("/mcp", content=body, headers={**headers, **kind})
             assert answer.status_code == status, headers
+        for twice in ("host", "origin", "authorization", "mcp-session-id"):
+            said = [*right.items(), *kind.items(), ("host", "127.0.0.1"), (twice, "127.0.0.1"), (twice, "evil.example")]
+            answer = await front.http.post("/mcp", content=json.dumps(HELLO), headers=said)
+            assert (answer.status_code, repr(twice) in answer.text) == (400, True), answer.text
         assert not app.server.sdk.session_manager._server_instances  # type: ignore[attr-defined]
         good = front.client(OLD, token="the-token")
         await good.hello()

@@ -282,6 +282,17 @@ def test_only_a_changed_server_is_done_again() -> None:
     assert cache.of(server("one", ["a", "b", "c"])) is not first
 
 
+def test_a_list_that_changes_for_ever_does_not_fill_the_memory() -> None:
+    cache = TextCache(limit=50)
+    other = server("other", ["x"])
+    for change in range(20):
+        cache.of(server("one", [f"tool_{change}_{number}" for number in range(10)]))
+        kept = cache.of(other)
+        assert cache.of(other) is kept
+    assert len(cache) <= 5
+    assert cache.of(other) is kept
+
+
 def test_adding_a_server_seldom_moves_another() -> None:
     servers = real_servers()
     calm, total = 0, 0

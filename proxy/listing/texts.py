@@ -90,17 +90,26 @@ def _full(group: Group) -> Iterable[str]:
 class TextCache:
     """Texts of servers by the hash of their content: only a changed server is done again."""
 
-    def __init__(self, limit: int = 1024) -> None:
-        self._limit = limit
+    def __init__(self, limit: int = 100_000) -> None:
+        """`limit`: lines of tools that are kept (about 250 bytes each), because a server's list may change for ever."""
+        self._limit, self._lines = limit, 0
         self._texts: OrderedDict[str, ServerTexts | None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._texts)
 
     def of(self, server: Server) -> ServerTexts | None:
         """The texts of `server`, made if they are not at hand. The longest unused ones are forgotten."""
         if not server.hash:
             return server_texts(server)
         if server.hash not in self._texts:
-            self._texts[server.hash] = server_texts(server)
-            if len(self._texts) > self._limit:
-                self._texts.popitem(last=False)
+            texts = self._texts[server.hash] = server_texts(server)
+            self._lines += _weight(texts)
+            while self._lines > self._limit and len(self._texts) > 1:
+                self._lines -= _weight(self._texts.popitem(last=False)[1])
         self._texts.move_to_end(server.hash)
         return self._texts[server.hash]
+
+
+def _weight(texts: ServerTexts | None) -> int:
+    return 1 + (len(texts.full) if texts is not None else 0)

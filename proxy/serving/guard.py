@@ -16,6 +16,8 @@ from proxy.serving.access import Doorkeeper, Holder
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 BODY_TIMEOUT = 60.0
+ONCE = (b"host", b"origin", b"authorization", b"mcp-session-id", b"mcp-protocol-version")
+"""Headers that decide who may do what."""
 
 
 class Guard:
@@ -41,7 +43,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        refusal = self._refusal(headers)
+        refusal = _ambiguous(scope, headers) or self._refusal(headers)
         holder = self._keeper.holder(headers.get(b"authorization", b"")) if refusal is None else None
         if refusal is None and scope["path"] == "/health":
             await self._health(holder)(scope, receive, send)
@@ -102,6 +104,15 @@ class Guard:
         if not port.isdecimal():
             name = host.lower()
         return name in self._hosts or host.lower() in self._hosts
+
+
+def _ambiguous(scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
+    """Refuse a request that says twice what decides about it: another reader might take the other one (RFC 9112, 3.2)."""
+    if len(headers) == len(scope["headers"]):
+        return None
+    names = [name for name, _ in scope["headers"]]
+    twice = [name.decode("latin-1") for name in ONCE if names.count(name) > 1]
+    return PlainTextResponse(f"The header {twice[0]!r} stands there more than once", 400) if twice else None
 
 
 class _Body:
