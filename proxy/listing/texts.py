@@ -95,7 +95,9 @@ class TextCache:
         self._limit, self._lines = limit, 0
         self._texts: OrderedDict[str, ServerTexts | None] = OrderedDict()
 
-    def __len__(self) -> int:
+    @property
+    def kept(self) -> int:
+        """Of how many servers, also as they were before, texts are kept."""
         return len(self._texts)
 
     def of(self, server: Server) -> ServerTexts | None:

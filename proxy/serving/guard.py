@@ -107,7 +107,7 @@ class Guard:
 
 
 def _ambiguous(scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
-    """Refuse a request that says twice what decides about it: another reader might take the other one (RFC 9112, 3.2)."""
+    """Refuse what says twice what decides about it: another reader might take the other one (RFC 9112, 3.2)."""
     if len(headers) == len(scope["headers"]):
         return None
     names = [name for name, _ in scope["headers"]]
