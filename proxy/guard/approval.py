@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import anyio
 
@@ -35,8 +35,7 @@ _ARGUMENTS = 1_000
 _USED = 10_000
 
 
-@dataclass(frozen=True)
-class Permit:
+class Permit(NamedTuple):
     """How a call may go on."""
 
     caller: Caller

@@ -41,10 +41,12 @@ class Audit:
         self._size = 0
         """Of the file: as it was looked up, and what this process has written since."""
         self._failed = False
+        self._second, self._written = -1, ""
+        """The second of the last line, and how it is written."""
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """Append one line; its time comes first."""
-        fields = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **entry}
+        fields = {"time": self._now(), **entry}
         try:
             line = self._line(fields)
         except RecursionError:  # a call is written down whatever it was called with
@@ -58,6 +60,14 @@ class Audit:
             if not self._failed:
                 log.warning("the audit %s cannot be written: %s", self.config.file, error.strerror or error)
             self._failed = True
+
+    def _now(self) -> str:
+        """The time as ISO 8601 with milliseconds."""
+        now = time.time()
+        if int(now) != self._second:
+            self._second = int(now)
+            self._written = datetime.fromtimestamp(self._second, UTC).isoformat().removesuffix("+00:00")
+        return f"{self._written}.{int(now % 1 * 1000):03}+00:00"
 
     def _line(self, fields: Mapping[str, Any]) -> bytes:
         line = encode(fields) + b"\n"

@@ -226,6 +226,9 @@ def _owner(caller: Caller) -> object:
     return (caller.access, caller.client, id(key) if key is not None else None)
 
 
+_COUNTED = ("text", "data", "blob")
+
+
 def _who(caller: Caller) -> dict[str, Any]:
     """What a line says of its caller."""
     return {
@@ -244,5 +247,7 @@ def _size(content: object, structured: object) -> int:
             inner: Any = fields.get("content")  # a prompt's messages have their blocks inside
             if isinstance(inner, dict):
                 fields = cast(dict[str, Any], inner)
-            size += sum(len(value) for key in ("text", "data", "blob") if isinstance(value := fields.get(key), str))
+            for key in _COUNTED:
+                if isinstance(value := fields.get(key), str):
+                    size += len(value)
     return size if size or structured is None else len(json.dumps(structured))

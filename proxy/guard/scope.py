@@ -25,6 +25,7 @@ class Scopes:
         self._profiles, self._policy = settings.profiles, policy
         self._bounded = frozenset(s.key for s in settings.servers if s.max_result_chars)
         self._denied: dict[Scope, PerTool[bool]] = {}
+        self._of_scope: dict[Scope, tuple[Profile, ...]] = {}
 
     # Which profiles.
 
@@ -36,7 +37,11 @@ class Scopes:
 
     def profiles(self, scope: Scope) -> tuple[Profile, ...]:
         """The profiles of a scope; one that is not configured (any more) leaves nothing."""
-        return tuple(self._profiles.get(name) or Profile(name, enabled=()) for name in scope)
+        found = self._of_scope.get(scope)
+        if found is None:
+            found = tuple(self._profiles.get(name) or Profile(name, enabled=()) for name in scope)
+            self._of_scope[scope] = found
+        return found
 
     # What is in them.
 
