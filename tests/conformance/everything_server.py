@@ -92,7 +92,9 @@ async def serve_http(server: Server[Any], port: int) -> None:
     app = server.streamable_http_app(event_store=Replay(), retry_interval=RETRY)
     listening = socket.create_server(("127.0.0.1", port))
     print(f"PORT {listening.getsockname()[1]}", flush=True)
-    config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1)
+    # With httptools, which uvicorn takes where it is installed, white space around a header's value stays part of it,
+    # and the SDK refuses a padded Mcp-Name; our own daemon strips it.
+    config = uvicorn.Config(app, http="h11", log_level="warning", ws="none", timeout_graceful_shutdown=1)
     await uvicorn.Server(config).serve([listening])
 
 
