@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as raised:
         error = _alone(raised)
         if isinstance(error, NarrowWaistError):
-            masked = getattr(sys.excepthook, "masked", str)  # common.Crash, once the secrets are known
+            masked = getattr(sys.excepthook, "masked", str)  # logs.Crash, once the secrets are known
             sys.stderr.write(f"narrow-waist: {masked(str(error))}\n")
             return 2 if isinstance(error, ConfigError) else 1
         if isinstance(error, KeyboardInterrupt):

@@ -14,10 +14,13 @@ _PLACE = re.compile(r"(?:file|path|dir|url|uri|host|id|name|type|mode)$", re.IGN
 """`KEY_FILE` and the like name places, not secrets."""
 
 
-def others_may(path: Path, rights: int = 0o077) -> bool:
-    """Whether group or others have any of `rights` on a file that exists; never on systems without such rights."""
+def others_may(file: Path | int, rights: int = 0o077) -> bool:
+    """Whether group or others have any of `rights` on a file that exists (its path, or the descriptor of an open one).
+
+    Never on systems without such rights.
+    """
     try:
-        return os.name == "posix" and bool(stat.S_IMODE(path.stat().st_mode) & rights)
+        return os.name == "posix" and bool(stat.S_IMODE(os.stat(file).st_mode) & rights)
     except OSError:
         return False
 

@@ -8,14 +8,13 @@ import contextlib
 import json
 import logging
 import os
-import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from proxy.config import AuditConfig
+from proxy.config import AuditConfig, others_may
 from proxy.masking import mask
 from proxy.wire import encode
 
@@ -101,7 +100,7 @@ class Audit:
 
     def _mend(self, fd: int) -> None:
         """A file that others can read (made by another program, or copied) is made private, and that is told."""
-        if os.name != "posix" or not stat.S_IMODE(os.fstat(fd).st_mode) & 0o077:
+        if not others_may(fd):
             return
         try:
             os.fchmod(fd, 0o600)

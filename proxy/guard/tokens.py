@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import secrets
-import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from proxy.config import others_may
 from proxy.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class TokenFile:
         """
         try:
             with self.path.open(encoding="utf-8") as file:
-                if os.name == "posix" and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                if others_may(file.fileno()):
                     raise ConfigError(f"{self.path}: other users can read it; run: chmod 600 {self.path}")
                 value: object = json.load(file)
         except FileNotFoundError:

@@ -131,22 +131,21 @@ class LineWriter(asyncio.BaseProtocol):
     """The write side: messages to lines."""
 
     def __init__(self) -> None:
-        self._writable = anyio.Event()
-        self._writable.set()
-        self._full = False
+        self._full: anyio.Event | None = None
+        """While the pipe is full: set when it no longer is."""
         self.out: _Writer | None = None
         self.gone = anyio.Event()
         """Set when the client no longer reads."""
 
     def pause_writing(self) -> None:
         """The pipe is full."""
-        self._full = True
-        self._writable = anyio.Event()
+        self._full = anyio.Event()
 
     def resume_writing(self) -> None:
         """The pipe takes more."""
-        self._full = False
-        self._writable.set()
+        if self._full is not None:
+            self._full.set()
+            self._full = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has closed its end."""
@@ -161,14 +160,14 @@ class LineWriter(asyncio.BaseProtocol):
     async def send_frame(self, message: dict[str, Any]) -> None:
         """Write an answer, waiting while the pipe is full."""
         self._write(encode_answer(message))
-        if self._full:
-            await self._writable.wait()
+        if self._full is not None:
+            await self._full.wait()
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message, waiting while the pipe is full."""
         self._write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
-        if self._full:
-            await self._writable.wait()
+        if self._full is not None:
+            await self._full.wait()
 
     def _write(self, line: bytes) -> None:
         if self.out is None:

@@ -17,11 +17,11 @@ import anyio
 
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.text import one_line, shorten
+from proxy.wire import INTERNAL_ERROR
 
 log = logging.getLogger(__name__)
 
 METHOD_NOT_FOUND = -32601
-INTERNAL_ERROR = -32603
 
 OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
 """Gets the params of a `notifications/progress` as they came, still under our own token."""

@@ -118,9 +118,8 @@ class _Process(asyncio.SubprocessProtocol):
         self._leaving = False
         self._open = {1, 2}
         """Which of the child's outputs have not ended."""
-        self._writable = anyio.Event()
-        self._writable.set()
-        self.congested = False
+        self._full: anyio.Event | None = None
+        """While the pipe is full: set when it no longer is."""
 
     # asyncio.SubprocessProtocol
 
@@ -144,7 +143,7 @@ class _Process(asyncio.SubprocessProtocol):
             self._line(line, too_long)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        self._writable.set()
+        self.resume_writing()
         self._open.discard(fd)
         if fd == 0 and self._stdin is not None and not self._leaving:
             self._ended("the server closed its input")
@@ -174,12 +173,12 @@ class _Process(asyncio.SubprocessProtocol):
         self.peer.close(self.stderr.after(self._exit or reason))
 
     def pause_writing(self) -> None:
-        self.congested = True
-        self._writable = anyio.Event()
+        self._full = anyio.Event()
 
     def resume_writing(self) -> None:
-        self.congested = False
-        self._writable.set()
+        if self._full is not None:
+            self._full.set()
+            self._full = None
 
     # Link
 
@@ -190,8 +189,13 @@ class _Process(asyncio.SubprocessProtocol):
             raise BrokenPipeError("the server's input is closed")
         self._stdin.write(encode(message) + b"\n")
 
+    @property
+    def congested(self) -> bool:
+        return self._full is not None
+
     async def drain(self) -> None:
-        await self._writable.wait()
+        if self._full is not None:
+            await self._full.wait()
 
     def close_stdin(self) -> None:
         self._leaving = True
