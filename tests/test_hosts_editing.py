@@ -182,7 +182,9 @@ def test_any_json_file_keeps_its_other_entries(
 @given(servers=SERVERS, key=WORD, value=VALUES)
 def test_any_yaml_file_keeps_its_other_entries(servers: dict[str, Any], key: str, value: dict[str, Any]) -> None:
     text = yaml.safe_dump({"z": 1, "mcp_servers": servers}, allow_unicode=True)
-    check_round_trip("a.yaml", text, ["mcp_servers"], servers, key, value)
+    # PyYAML itself does not read back every line break that it writes (U+0085): what the file says must stay.
+    said = yaml.safe_load(text)["mcp_servers"]
+    check_round_trip("a.yaml", text, ["mcp_servers"], said, key, value)
 
 
 @settings(max_examples=40, deadline=None)
