@@ -4,16 +4,25 @@ import asyncio
 import gc
 import json
 import os
+import signal
 import sys
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
 import anyio
 import pytest
 
 from proxy.config import ServerConfig
+from proxy.errors import UpstreamFailure
 from proxy.upstream.peer import Peer
 from proxy.upstream.reaper import Reaper
 from proxy.upstream.stdio import STDERR_LINES, StderrTail, decode, embedded, encode, open_stdio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 @pytest.mark.parametrize(
@@ -130,3 +139,21 @@ def test_a_server_whose_start_is_cancelled_at_any_point_leaves_no_process_and_no
                 os.killpg(group, 0)
         turns += 1
     assert turns > 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="starts a POSIX command")
+async def test_a_server_that_does_not_read_its_input_holds_no_request_beyond_its_time() -> None:
+    """The pipe is full and stays so: every later request waited for ever to be sent."""
+    config = ServerConfig(key="s", transport="stdio", command="sleep", args=("60",))
+    peer, groups = Peer("s", lambda *_: None), Groups()
+
+    async def told(_params: Mapping[str, Any]) -> None:
+        pass
+
+    with anyio.fail_after(5):
+        async with open_stdio(config, os.environ, peer, tail(), groups):
+            for on_progress in (None, told):
+                with pytest.raises(UpstreamFailure, match="timeout") as caught:
+                    await peer.request("t", {"x": "y" * 4_000_000}, timeout=0.01, on_progress=on_progress)
+                assert caught.value.may_have_run and not peer.in_flight
+            os.killpg(groups.added[0], signal.SIGKILL)

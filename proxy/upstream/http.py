@@ -30,8 +30,6 @@ MARKER = "narrow-waist/failure"
 SSE_MAX_EVENT = 256 * 1024 * 1024
 GOODBYE = 1.0
 """Seconds for the DELETE that ends a session."""
-DRAIN_AT = 64
-"""Messages waiting to be posted beyond which a sender waits."""
 
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _LOCAL = re.compile(
@@ -215,7 +213,6 @@ class _Streams:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self._send, self._outbox = anyio.create_memory_object_stream[SessionMessage](math.inf)
-        self._short = anyio.Event()
 
     def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
         model: types.JSONRPCMessage
@@ -237,14 +234,6 @@ class _Streams:
 
     takes_headers = True
 
-    @property
-    def congested(self) -> bool:
-        return self._outbox.statistics().current_buffer_used > DRAIN_AT and not self._peer.closed.is_set()
-
-    async def drain(self) -> None:
-        while self.congested:
-            await self._short.wait()
-
     def close(self) -> None:
         """Nothing is sent any more."""
         self._send.close()
@@ -255,8 +244,6 @@ class _Streams:
         try:
             async with self._outbox:
                 async for message in self._outbox:
-                    short, self._short = self._short, anyio.Event()
-                    short.set()
                     await write.send(message)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._peer.close("the HTTP connection was closed")

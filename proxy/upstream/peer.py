@@ -8,7 +8,7 @@ fields and leave a malformed answer waiting for its time-out; here it fails its 
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -34,16 +34,10 @@ class Link(Protocol):
     """Whether messages travel with headers (HTTP)."""
 
     def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
-        """Queue one message. Raises OSError when the connection is known to be gone."""
-        ...
+        """Queue one message. Raises OSError when the connection is known to be gone.
 
-    @property
-    def congested(self) -> bool:
-        """Whether the queue is long."""
-        ...
-
-    async def drain(self) -> None:
-        """Wait until the queue is short again."""
+        Nobody waits for a long queue to shorten: who sent a request waits for its answer anyway, within its time.
+        """
         ...
 
 
@@ -137,8 +131,6 @@ class Peer:
                 link.send(message, headers)
             except OSError as error:
                 raise UpstreamFailure(self.server, f"could not send: {error}", may_have_run=False) from None
-            if link.congested:
-                await _either(link.drain(), pending.outcome)
             if queue is not None and on_progress is not None:
                 while (params_ := await queue.get()) is not None:
                     await on_progress(params_)
@@ -341,15 +333,6 @@ class Peer:
             now = asyncio.get_running_loop().time()
             for pending in self._pending.values():
                 pending.deadline = now + pending.timeout
-
-
-async def _either(one: Coroutine[Any, Any, None], other: "asyncio.Future[Any]") -> None:
-    """Wait for one or the other: a server that does not read its input must not hold a request beyond its time."""
-    first = asyncio.ensure_future(one)
-    try:
-        await asyncio.wait((first, other), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        first.cancel()
 
 
 def _declined(method: str) -> dict[str, Any]:

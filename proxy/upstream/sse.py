@@ -32,13 +32,6 @@ class _SseLink:
 
     takes_headers = True
 
-    @property
-    def congested(self) -> bool:
-        return False
-
-    async def drain(self) -> None:
-        pass
-
     async def _post(self, message: dict[str, Any], headers: dict[str, str]) -> None:
         try:
             response = await httpx2.AsyncClient.send(

@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 
 MAX_LINE = 256 * 1024 * 1024
 """Bytes of one message; beyond it the request it answers fails, and only that."""
-HIGH_WATER = 1024 * 1024
 EOF_GRACE = 1.5
 """Seconds a server has to leave after its stdin closed; with TERM_GRACE and the kill below the 5 s of a clean stop."""
 TERM_GRACE = 1.5
@@ -118,16 +117,12 @@ class _Process(asyncio.SubprocessProtocol):
         self._leaving = False
         self._open = {1, 2}
         """Which of the child's outputs have not ended."""
-        self._full: anyio.Event | None = None
-        """While the pipe is full: set when it no longer is."""
 
     # asyncio.SubprocessProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.SubprocessTransport, transport)
-        stdin = cast(asyncio.WriteTransport, self.transport.get_pipe_transport(0))
-        stdin.set_write_buffer_limits(HIGH_WATER)
-        self._stdin = stdin
+        self._stdin = cast(asyncio.WriteTransport, self.transport.get_pipe_transport(0))
         if (stdout := self.transport.get_pipe_transport(1)) is not None:
             read_modestly(stdout)
             stdout.set_protocol(_Stdout(self._stdout, stdout.get_protocol()))
@@ -143,7 +138,6 @@ class _Process(asyncio.SubprocessProtocol):
             self._line(line, too_long)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        self.resume_writing()
         self._open.discard(fd)
         if fd == 0 and self._stdin is not None and not self._leaving:
             self._ended("the server closed its input")
@@ -172,14 +166,6 @@ class _Process(asyncio.SubprocessProtocol):
     def _end(self, reason: str) -> None:
         self.peer.close(self.stderr.after(self._exit or reason))
 
-    def pause_writing(self) -> None:
-        self._full = anyio.Event()
-
-    def resume_writing(self) -> None:
-        if self._full is not None:
-            self._full.set()
-            self._full = None
-
     # Link
 
     takes_headers = False
@@ -188,14 +174,6 @@ class _Process(asyncio.SubprocessProtocol):
         if self._stdin is None or self._stdin.is_closing():
             raise BrokenPipeError("the server's input is closed")
         self._stdin.write(encode(message) + b"\n")
-
-    @property
-    def congested(self) -> bool:
-        return self._full is not None
-
-    async def drain(self) -> None:
-        if self._full is not None:
-            await self._full.wait()
 
     def close_stdin(self) -> None:
         self._leaving = True
