@@ -54,7 +54,8 @@ class Origin(Protocol):
         """Send the client a request and return its result.
 
         Raises:
-            RpcError: the client's own error, or there is no way to ask it.
+            RpcError: the client's own error, or it cannot be asked this: it has not declared that it can answer, or
+                speaks the stateless protocol.
         """
         ...
 

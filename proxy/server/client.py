@@ -139,9 +139,12 @@ class Client:
 
         What it has not declared it is not asked: it might never answer, and over HTTP no stream may be open for it.
         """
+        if self.stateless:
+            why = "the client of this call speaks the stateless protocol, in which it cannot be asked during a call"
+            raise RpcError(METHOD_NOT_FOUND, f"{method}: {why}")
         capability = method.partition("/")[0]
         if capability in CLIENT_REQUESTS and capability not in self.capabilities:
-            raise RpcError(METHOD_NOT_FOUND, f"{method}: this client does not support {capability}")
+            raise RpcError(METHOD_NOT_FOUND, f"{method}: the client of this call does not support {capability}")
         try:
             return await self._channel.send_raw_request(method, params)
         except NoBackChannelError:

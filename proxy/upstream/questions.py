@@ -95,7 +95,8 @@ class Questions:
         """Have the client answer a request of the server.
 
         Raises:
-            RpcError: it is not one for clients, or there is not exactly one client that could answer it.
+            RpcError: it is not one for clients, or there is not exactly one client whose call it belongs to, or that
+                client cannot be asked it.
         """
         capability = CAPABILITIES.get(method)
         if capability is None or capability not in self._config.client_requests:
@@ -103,11 +104,6 @@ class Questions:
         call = self._call()
         if call is None or (origin := call.origin) is None:
             raise RpcError(METHOD_NOT_FOUND, f"{method}: there is not exactly one client whose call this belongs to")
-        if origin.stateless:
-            why = "the client of this call speaks the stateless protocol, in which it cannot be asked during a call"
-            raise RpcError(METHOD_NOT_FOUND, f"{method}: {why}")
-        if capability not in origin.capabilities:
-            raise RpcError(METHOD_NOT_FOUND, f"{method}: the client of this call does not support {capability}")
         return await origin.ask(method, params)
 
     def log_message(self, params: Mapping[str, Any]) -> None:
