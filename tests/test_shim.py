@@ -113,3 +113,20 @@ async def test_a_request_that_the_daemon_does_not_answer_is_answered_all_the_sam
         assert got["id"] == 7 and ("cannot be reached" if not status else str(status)) in got["error"]["message"]
         tasks.cancel_scope.cancel()
     client.close()
+
+
+async def test_an_event_stream_is_read_as_its_standard_says() -> None:
+    """Comments, either line end, data of several lines, and a separator of JSON strings that is no line end."""
+    data = 'data: {"jsonrpc": "2.0",\r\ndata: "id": 7, "result": {"x": "a\u2028b"}}'
+    stream = f": still running\n\nevent: message\r\n{data}\r\n\r\n"
+
+    def answer(_request: httpx2.Request) -> httpx2.Response:
+        kind = {"content-type": "text/event-stream"}
+        return httpx2.Response(200, headers=kind, content=stream.encode())
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http, anyio.create_task_group() as tasks:
+        client = Client(http)
+        tasks.start_soon(client.shim.serve, client.frames)
+        assert (await client.ask(call(7)))["result"] == {"x": "a\u2028b"}
+        tasks.cancel_scope.cancel()
+    client.close()

@@ -132,16 +132,13 @@ class Shim:
 
 
 async def _events(response: httpx2.Response) -> AsyncIterator[Frame]:
-    """The messages of an event stream. (`aiter_lines` also cuts at U+2028, which JSON may hold.)"""
-    rest = b""
-    async for chunk in response.aiter_bytes():
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if line.startswith(b"data:") and (frame := _frame(line[5:])) is not None:
-                yield frame
+    """The messages of an event stream, of any length: the daemon's answers are bounded where they are made."""
+    async for event in httpx2.EventSource(response, max_event_size=None):
+        if (frame := _frame(event.data)) is not None:
+            yield frame
 
 
-def _frame(data: bytes) -> Frame | None:
+def _frame(data: str | bytes) -> Frame | None:
     try:
         value: object = json.loads(data)
     except (ValueError, RecursionError):
