@@ -23,8 +23,28 @@ def test_a_command_that_ends_promises_no_next_try(
 ) -> None:
     main([*words, "--config", down])
     done = capsys.readouterr()
-    assert "command not found" in done.out, "the reason stays"
+    assert "command not found" in done.out + done.err, "the reason stays"
     assert "next try" not in done.out + done.err
+
+
+@pytest.mark.parametrize("words", [["list"], ["list", "docs"]])
+def test_a_list_of_nothing_is_a_failure_that_says_why(
+    words: list[str], down: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--config", down]) == 1
+    done = capsys.readouterr()
+    [line] = done.err.splitlines()
+    assert line.startswith("narrow-waist: docs: command not found") and not done.out
+
+
+def test_a_list_without_some_servers_is_a_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NARROW_WAIST_CACHE", str(tmp_path / "cache"))
+    servers = {"docs": {"command": str(tmp_path / "nowhere")}, "up": upstream(tmp_path / "up", {"tools": []})}
+    assert main(["list", "--config", str(write(tmp_path / "upstreams.json", servers))]) == 0
+    done = capsys.readouterr()
+    assert "docs (0 tools)  unavailable: command not found" in done.out and "up (0 tools)\n" in done.out
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ Action = Callable[[App, argparse.Namespace], Awaitable[int]]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run `options.command`; 1 where the tool, or a server that was asked for, failed."""
+    """Run `options.command`; 1 where the tool, or every server that was asked for, failed."""
     config = settings(options)
     set_up_logging(logging.ERROR, config, verbose=options.verbose)
     actions: dict[str, Action] = {
@@ -58,9 +58,13 @@ async def _list(app: App, options: argparse.Namespace) -> int:
     if options.server is not None and options.server not in servers:
         sys.stderr.write(f"narrow-waist: no server {options.server!r}; there are: {', '.join(servers)}\n")
         return 1
-    for key, server in servers.items():
-        if options.server in (None, key):
-            _print_server(server, unavailable.get(key), whole=options.server is not None)
+    asked = [server for key, server in servers.items() if options.server in (None, key)]
+    if asked and not any(server.known for server in asked):
+        for server in asked:
+            sys.stderr.write(f"narrow-waist: {server.key}: {unavailable.get(server.key, 'its tools are not known')}\n")
+        return 1
+    for server in asked:
+        _print_server(server, unavailable.get(server.key), whole=options.server is not None)
     return 0
 
 
