@@ -95,6 +95,7 @@ async def test_that_a_daemon_listens_is_no_warning(down: str, caplog: pytest.Log
         (["--token-file", "x", "connect"], "give it after the command"),
         (["--http", "127.0.0.1:0", "check"], "--http before a command means nothing"),
         (["--http", "list"], "the command is: narrow-waist list"),
+        (["--token-file", "x"], "--token-file means nothing without --http"),
         (["list", "--demo", "--config", "x"], "choose one"),
         (["--demo", "--config", "x"], "choose one"),
     ],

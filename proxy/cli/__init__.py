@@ -153,6 +153,8 @@ def _misfit(options: argparse.Namespace) -> str:
         given = "--http" if options.http is not None else "--token-file"
         hint = "; give it after the command" if options.command == "connect" and given == "--token-file" else ""
         return f"{given} before a command means nothing: it is for serving, not for {options.command}{hint}"
+    if options.token_file is not None and options.http is None:
+        return "--token-file means nothing without --http: over stdio there is nobody who could send a token"
     if options.http in COMMANDS:
         return f"--http {options.http}: expected an address; the command is: narrow-waist {options.http}"
     if options.demo and options.config:
