@@ -59,11 +59,12 @@ class App:
         environ: Mapping[str, str],
         clients: int | None = 0,
         profiles: Sequence[str] | None = None,
+        snapshot: Snapshot | None = None,
     ) -> None:
         """`clients`: how many there can be, 0 for the command line, 1 over stdio, None for a daemon.
 
         `profiles`: which apply to every caller; () is the default profile where there is one, and None is nobody's
-        scope: everything, for those who run the proxy.
+        scope: everything, for those who run the proxy. `snapshot`: where lists are kept, by default the usual folder.
 
         Raises:
             ConfigError: `host_row` or one of `profiles` does not exist, or the lock file cannot be read.
@@ -89,7 +90,7 @@ class App:
         self.settings = settings
         self.announce_changes = search.announce_changes != "never"
         settings.hosts.row_for(None, search.host_row)
-        self._snapshot = Snapshot(default_folder(environ))
+        self._snapshot = snapshot or Snapshot(default_folder(environ))
         self._clients = Clients(clients)
         self.fleet = self.upstreams = Fleet(settings, environ, self._snapshot, self._clients)
         configs = {s.key: s for s in settings.servers}

@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from guarded_house import house, listening, upstream, write
@@ -79,6 +80,30 @@ def test_what_a_server_says_of_a_tool_call_stays(
     (tmp_path / "docs" / "answers" / "read.json").write_text(json.dumps(answer), encoding="utf-8")
     assert main(["call", "docs__read", "--config", str(write(tmp_path / "upstreams.json", {"docs": server}))]) == 1
     assert capsys.readouterr().out.strip() == text
+
+
+def test_a_call_leaves_no_shorter_list_behind_and_still_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some servers list more to clients that can be asked; nobody can be during `narrow-waist call`."""
+    monkeypatch.setenv("NARROW_WAIST_CACHE", str(tmp_path / "cache"))
+
+    def named(*names: str) -> list[dict[str, Any]]:
+        return [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+
+    def listed() -> set[str]:
+        capsys.readouterr()
+        assert main(["list", "docs", "--config", path]) == 0
+        return {line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]}
+
+    server = upstream(tmp_path / "docs", {"tools": named("plain"), "asking": named("asks")})
+    path = str(write(tmp_path / "upstreams.json", {"docs": server}))
+    assert listed() == {"docs__plain", "docs__asks"}
+    assert main(["call", "docs__plain", "--config", path]) == 0
+    assert listed() == {"docs__plain", "docs__asks"}
+    upstream(tmp_path / "docs", {"tools": named("plain", "new")})
+    assert main(["call", "docs__plain", "--config", path]) == 0
+    assert listed() == {"docs__plain", "docs__new"}
 
 
 async def test_that_a_daemon_listens_is_no_warning(down: str, caplog: pytest.LogCaptureFixture) -> None:

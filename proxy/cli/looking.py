@@ -1,10 +1,12 @@
-"""The app of the commands that show or approve what clients may come to see, and call nothing."""
+"""The apps of the commands: of those that show or approve what clients may come to see, and of the one that calls."""
 
 import os
 from collections.abc import Mapping, Sequence
 
 from proxy.app import App
-from proxy.config import Settings
+from proxy.cli.wording import for_people
+from proxy.config import ServerConfig, Settings
+from proxy.upstream.snapshot import Entry, Snapshot, default_folder
 
 
 def looking(config: Settings, profiles: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> App:
@@ -18,6 +20,11 @@ def looking(config: Settings, profiles: Sequence[str] | None = None, environ: Ma
     return app
 
 
+def calling(config: Settings, profiles: Sequence[str]) -> App:
+    """An app that calls, with advice for people: its servers may not believe that they could ask somebody."""
+    return App(for_people(config), os.environ, profiles=profiles, snapshot=_Fuller(default_folder(os.environ)))
+
+
 def withheld_note(app: App) -> str:
     """That the lock withholds tools which these callers would otherwise have, and what to do; "" where it does not."""
     tools = app.base.withheld(app.fleet.catalog)
@@ -28,3 +35,19 @@ def withheld_note(app: App) -> str:
         return ""
     what = "1 tool is" if len(tools) == 1 else f"{len(tools):,} tools are"
     return f"{what} withheld by the lock; see: narrow-waist lock --diff"
+
+
+class _Fuller(Snapshot):
+    """A snapshot in which a list that merely lacks tools does not replace another.
+
+    That is what servers give to a command which cannot be asked; the next client would be shown it, and `list` too.
+    """
+
+    def save(self, config: ServerConfig, entry: Entry) -> None:
+        kept = self.load(config)
+        if kept is None or not _names(entry) < _names(kept):
+            super().save(config, entry)
+
+
+def _names(entry: Entry) -> set[str]:
+    return {tool["name"] for tool in entry.found.tools}

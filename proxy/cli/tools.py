@@ -3,7 +3,6 @@
 import argparse
 import json
 import logging
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,8 +15,8 @@ from proxy.catalog import Server
 from proxy.cli.common import settings
 from proxy.cli.evaluate import evaluate, explained
 from proxy.cli.logs import set_up_logging
-from proxy.cli.looking import looking, withheld_note
-from proxy.cli.wording import for_people, in_words
+from proxy.cli.looking import calling, looking, withheld_note
+from proxy.cli.wording import in_words
 from proxy.text import first_sentence
 
 CLIENT = "narrow-waist-cli"
@@ -35,8 +34,7 @@ def run(options: argparse.Namespace) -> int:
     }  # fmt: skip
     action = actions[options.command]
     profiles = options.profile or ()
-    # A server that is called may not believe that it could ask.
-    app = App(for_people(config), os.environ, profiles=profiles) if action is _call else looking(config, profiles)
+    app = calling(config, profiles) if action is _call else looking(config, profiles)
     app.fleet.clients.once = True
     return anyio.run(_with_app, app, action, options)
 
