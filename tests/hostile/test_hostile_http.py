@@ -232,3 +232,10 @@ async def test_what_is_no_server_of_the_old_transport_is_told(tmp_path: Path) ->
         async with in_process(tmp_path, {"old": server.upstream(transport="sse"), "x": hostile("good")}) as proxy:
             await proxy.tried("old")
             assert "no event stream: HTTP 405" in await proxy.refusal("old__x")
+
+
+async def test_that_a_server_over_sse_does_not_speak_the_era_it_is_asked_for_is_told(tmp_path: Path) -> None:
+    async with http_server("http_sse") as server:
+        async with in_process(tmp_path, {"old": server.upstream(transport="sse", mode="modern")}) as proxy:
+            await proxy.tried("old")
+            assert "the server does not speak 2026-07-28" in await proxy.refusal("old__x")

@@ -1,0 +1,28 @@
+"""The old event-stream transport carries whatever era its two ends agree on."""
+
+from pathlib import Path
+
+import pytest
+from guarded_house import MODERN, house, listening, stdio, upstream, write
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.mark.parametrize(("mode", "version"), [("auto", MODERN), ("modern", MODERN), ("legacy", "2025-11-25")])
+async def test_a_server_over_sse_is_spoken_to_in_the_era_that_the_configuration_asks_for(
+    mode: str, version: str, tmp_path: Path
+) -> None:
+    tools = [{"name": "look", "inputSchema": {"type": "object"}}]
+    behind = write(tmp_path / "behind.json", {"s": upstream(tmp_path / "s", {"tools": tools}, lazy=False)})
+    async with house(behind) as served, listening(served) as port:
+        entry = {"url": f"http://127.0.0.1:{port}/sse", "transport": "sse", "mode": mode}
+        async with house(write(tmp_path / "front.json", {"old": entry}), clients=1) as app:
+            async with stdio(app, MODERN) as client:
+                await client.hello()
+                answer = await client.through("old__s__look")
+            session = app.fleet.connections["old"].session
+            assert session is not None and session.version == version
+    assert answer["result"]["content"][0]["text"] == "ran look"
