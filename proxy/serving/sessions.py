@@ -1,4 +1,5 @@
 """A limit of sessions that never shuts a new client out: where it is reached, the session that was idle longest goes.
+Only a POST opens one.
 
 Clients seldom end their sessions (failure report X10). Without this, whoever opens sessions and leaves them would keep
 everybody else out until these time out. A client whose session is gone is told 404 and opens another.
@@ -9,7 +10,12 @@ import time
 from collections import OrderedDict
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import INVALID_REQUEST
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from proxy.serving.http_door import PATH
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +41,9 @@ class Sessions:
         session = given.decode("latin-1") if given is not None else None
         open_ones = self._manager._server_instances  # pyright: ignore[reportPrivateUsage]  (nothing public tells)
         if session is None:
+            if scope["path"] == PATH and scope["method"] != "POST" and not _is_stateless(scope):
+                await _without_session(scope["method"])(scope, receive, send)
+                return
             if scope["method"] == "POST" and len(open_ones) >= self._limit:
                 await self._make_room()
             await self._app(scope, receive, send)
@@ -66,3 +75,16 @@ class Sessions:
             self._quiet_until = time.monotonic() + _QUIET
         self._used.pop(oldest, None)
         await self._manager._discard_session(oldest, transport)  # pyright: ignore[reportPrivateUsage]
+
+
+def _is_stateless(scope: Scope) -> bool:
+    version = dict(scope["headers"]).get(b"mcp-protocol-version", b"")
+    return version.decode("latin-1") in MODERN_PROTOCOL_VERSIONS
+
+
+def _without_session(method: str) -> JSONResponse:
+    """The SDK's own answer to what needs a session; it would open one first, and name it although it is gone again."""
+    known = method in ("GET", "DELETE")
+    error = {"code": INVALID_REQUEST, "message": "Bad Request: Missing session ID" if known else "Method Not Allowed"}
+    headers = {} if known else {"Allow": "GET, POST, DELETE"}
+    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400 if known else 405, headers)
