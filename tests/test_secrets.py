@@ -156,7 +156,12 @@ def test_no_option_takes_a_token_only_files_that_hold_one() -> None:
 
 def test_a_daemon_that_connect_starts_has_the_token_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(subprocess, "Popen", lambda words, **_: started.append(words))
+
+    def start(words: list[str], **_: object) -> argparse.Namespace:
+        started.append(words)
+        return argparse.Namespace(pid=4711)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
     monkeypatch.setenv("NARROW_WAIST_TOKEN", "a-token-of-some-length")
     options = argparse.Namespace(config=__file__, connect_token="token-file")
     connect._start("http://127.0.0.1:9/mcp", options)

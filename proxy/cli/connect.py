@@ -105,4 +105,5 @@ def _start(url: str, options: argparse.Namespace) -> None:
     if options.connect_token:
         words += ["--token-file", str(Path(options.connect_token).expanduser().absolute())]
     nothing = subprocess.DEVNULL
-    subprocess.Popen(words, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+    daemon = subprocess.Popen(words, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+    sys.stderr.write(f"narrow-waist: started a daemon at {url}; it stays, until: kill {daemon.pid}\n")

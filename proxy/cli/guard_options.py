@@ -55,7 +55,7 @@ def _connect(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--start",
         action="store_true",
-        help="start the daemon where none runs; it stays, until: pkill -f 'proxy --http'",
+        help="start the daemon where none runs; it stays, and how to stop it is said on stderr",
     )
     text = "file with the token to send (default: $NARROW_WAIST_TOKEN, if set)"
     sub.add_argument("--token-file", dest="connect_token", metavar="FILE", help=text)

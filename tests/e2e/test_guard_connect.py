@@ -61,6 +61,9 @@ def test_it_starts_the_daemon_where_it_is_asked_to(place: Place) -> None:
     try:
         with stdio(place, proxy(*words)) as client:
             assert text_of(client.through("raw__pid")["result"])
+            told = client.stderr.wait(r"it stays, until: kill (\d+)")
+        daemons = [pid for pid, command in place.processes().items() if "--http" in command]
+        assert daemons == [int(told[1])]
     finally:
         for pid, command in place.processes().items():
             if "--http" in command:
