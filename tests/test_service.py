@@ -1,5 +1,6 @@
 """`narrow-waist service`: units that the system takes, with the words of the command as they are, and no secret."""
 
+import json
 import os
 import plistlib
 import shlex
@@ -50,10 +51,15 @@ def test_the_systemd_unit_is_valid(tmp_path: Path) -> None:
     assert not ours, done.stderr
 
 
+def started(words: list[str], home: Path) -> list[str]:
+    """What launchd starts."""
+    return plistlib.loads(unit("launchd", words, home).encode())["ProgramArguments"]
+
+
 def test_the_launchd_unit_is_a_plist_with_exactly_these_words(tmp_path: Path) -> None:
     words = [*WORDS, "<&>"]
     made = plistlib.loads(unit("launchd", words, tmp_path).encode())
-    assert made["ProgramArguments"] == words
+    assert made["ProgramArguments"][-len(words) :] == words
     assert (made["Label"], made["RunAtLoad"], made["Umask"]) == ("narrow-waist", True, 0o077)
     assert made["KeepAlive"] == {"SuccessfulExit": False}
 
@@ -65,6 +71,30 @@ def test_the_daemon_has_the_path_of_whoever_installs_it_and_variables_from_a_fil
     assert [word.replace("%%", "%") for word in shlex.split(path)] == [f"PATH={SEARCH}"]
     assert f"EnvironmentFile=-{tmp_path}/50%%/environment" in lines
     assert plistlib.loads(unit("launchd", WORDS, tmp_path).encode())["EnvironmentVariables"] == {"PATH": SEARCH}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="starts a POSIX shell")
+def test_launchd_starts_the_daemon_with_the_variables_of_the_file(tmp_path: Path) -> None:
+    script = "import json, os, sys; print(json.dumps([os.getpid(), sys.argv[1:], dict(os.environ)]))"
+    words = [sys.executable, "-I", "-S", "-c", script, "a b", "$HOME", '"q"']
+
+    def run() -> tuple[list[str], dict[str, str]]:
+        environ = {"PATH": "/usr/bin:/bin", "HOME": "/home/x"}
+        with subprocess.Popen(started(words, tmp_path), stdout=subprocess.PIPE, env=environ) as process:
+            assert process.stdout is not None
+            pid, args, found = json.loads(process.stdout.read())
+        assert pid == process.pid, "the signals of launchd reach the daemon itself"
+        return args, {name: value for name, value in found.items() if name not in ("PATH", "HOME", "PWD", "LC_CTYPE")}
+
+    assert run() == (words[5:], {}), "the file need not be there"
+    file = tmp_path / "50%" / "environment"
+    file.parent.mkdir()
+    lines = ["# a comment", "PLAIN=a b&c;d $HOME `id`", 'QUOTED="a b"', "SINGLE='a b'", "EMPTY="]
+    lines += ["", "export NOT=taken", "no variable", "1X=no", "LAST=a=b"]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    variables = {"PLAIN": "a b&c;d $HOME `id`", "QUOTED": "a b", "SINGLE": "a b", "EMPTY": ""}
+    assert run() == (words[5:], {**variables, "LAST": "a=b"})
+    assert not any("a b&c" in word for word in started(words, tmp_path)), "no secret is in the unit"
 
 
 @pytest.mark.parametrize("kind", ["systemd", "launchd"])
@@ -97,7 +127,7 @@ def test_it_is_printed_installed_and_removed(
     path = service.unit_path(kind, tmp_path)
     assert path.read_text(encoding="utf-8") == printed
     said = capsys.readouterr().out
-    assert "it is running" in said and ("launchctl setenv" if kind == "launchd" else str(path.parents[2])) in said
+    assert "it is running" in said and f"lines NAME=VALUE in {tmp_path}/.config/narrow-waist/environment" in said
     assert main(["service", "uninstall", *common]) == 0
     assert not path.exists() and len(told) == 2
     assert main(["service", "uninstall", *common]) == 2

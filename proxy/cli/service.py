@@ -2,7 +2,7 @@
 in a file of their own, and upstreams' secrets come from where the configuration says.
 
 A service has none of what a shell sets. So the unit has the PATH of whoever installs it, where npx and uvx are found,
-and systemd reads the variables of the configuration from a file that only the user fills.
+and the variables of the configuration are read from a file that only the user fills.
 """
 
 import argparse
@@ -18,6 +18,23 @@ from proxy.config import find, user_file
 from proxy.errors import ConfigError
 
 LABEL = "narrow-waist"
+_WITH_VARIABLES = """\
+if [ -r "$1" ]; then
+  while IFS= read -r line || [ -n "$line" ]; do
+    name=${line%%=*} value=${line#*=}
+    case $line in *=*) ;; *) continue ;; esac
+    case $name in "" | [0-9]* | *[!A-Za-z0-9_]*) continue ;; esac
+    case $value in \\"*\\" | \\'*\\') value=${value#?} value=${value%?} ;; esac
+    export "$name=$value"
+  done < "$1"
+fi
+shift
+exec "$@"
+"""
+"""Stands for systemd's EnvironmentFile, which launchd lacks: lines NAME=VALUE, a value as it stands or in quotes.
+
+(A shell that took the file for a script would run what values hold.) The file is the first word, the command the rest.
+"""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,8 +58,7 @@ def run(options: argparse.Namespace) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     print(f"wrote {path}")
-    where = "launchctl setenv NAME VALUE" if kind == "launchd" else f"lines NAME=VALUE in {variables}"
-    print(f"variables that the configuration names, if any, the daemon gets by: {where}")
+    print(f"variables that the configuration names, if any, the daemon gets by: lines NAME=VALUE in {variables}")
     _tell(kind, path, on=True)
     return 0
 
@@ -58,10 +74,11 @@ def unit_path(kind: str, home: Path) -> Path:
 def unit(kind: str, command: Sequence[str], home: Path, *, search: str, variables: Path) -> str:
     """The text of the unit that runs `command` with the PATH `search`.
 
-    `variables` is a file that need not be there, of lines NAME=VALUE; launchd has nothing of the kind.
+    `variables` is a file that need not be there, of lines NAME=VALUE.
     """
     if kind == "launchd":
-        words = "".join(f"\n    <string>{escape(word)}</string>" for word in command)
+        reading = ["/bin/sh", "-c", _WITH_VARIABLES, LABEL, str(variables), *command]
+        words = "".join(f"\n    <string>{escape(word)}</string>" for word in reading)
         log = escape(str(home / "Library" / "Logs" / f"{LABEL}.log"))
         return f"""<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
