@@ -17,7 +17,7 @@ from proxy.config import ServerConfig
 from proxy.errors import UpstreamFailure
 from proxy.upstream.peer import Peer
 from proxy.upstream.reaper import Reaper
-from proxy.upstream.stdio import STDERR_LINES, StderrTail, decode, embedded, encode, open_stdio
+from proxy.upstream.stdio import STDERR_LINES, LastWords, decode, embedded, encode, open_stdio
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def test_what_is_sent_is_one_line_of_utf8() -> None:
     assert json.loads(line.decode()) == message
 
 
-def tail(mask: str = "") -> StderrTail:
-    return StderrTail("s", lambda text: text.replace(mask, "***") if mask else text)
+def tail(mask: str = "") -> LastWords:
+    return LastWords("s", lambda text: text.replace(mask, "***") if mask else text)
 
 
 def test_lines_of_stderr_are_put_together_masked_and_bounded() -> None:

@@ -29,7 +29,7 @@ from proxy.upstream.reaper import Reaper
 from proxy.upstream.session import Session, negotiate
 from proxy.upstream.snapshot import Snapshot
 from proxy.upstream.sse import open_sse
-from proxy.upstream.stdio import StderrTail, open_stdio
+from proxy.upstream.stdio import LastWords, open_stdio
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Connection:
     """How long the last successful connect took."""
 
     def __post_init__(self) -> None:
-        self.stderr = StderrTail(self.config.key, self._mask)
+        self.last_words = LastWords(self.config.key, self._mask)
         self._session: Session | None = None
         self._era: Mode = self.config.mode
         self._attempts = self._refused = 0
@@ -191,7 +191,7 @@ class Connection:
                     budget.deadline = math.inf
                     self.connect_seconds = anyio.current_time() - began
                     self._session, self._suspect = session, False
-                    self.stderr.stray = ""
+                    self.last_words.stray = ""
                     await self.send_log_level(session)
                     self._set("ready", "")
                     async with anyio.create_task_group() as tasks:
@@ -203,7 +203,7 @@ class Connection:
                     reason = error.reason
                     raise
                 except BaseException:
-                    reason = self.stderr.after(late) if budget.cancel_called else peer.reason
+                    reason = self.last_words.after(late) if budget.cancel_called else peer.reason
                     raise
                 finally:
                     # Told before the process has been tidied away, which takes seconds with a stubborn one: no new
@@ -215,8 +215,8 @@ class Connection:
         if budget.cancelled_caught:
             if self.config.mode == "auto":  # it may be the probe that stalls the server
                 self._era = "auto" if self._era == "legacy" else "legacy"
-            raise ConnectError(self.stderr.after(late))
-        raise ConnectError(self.stderr.after(reason))
+            raise ConnectError(self.last_words.after(late))
+        raise ConnectError(self.last_words.after(reason))
 
     async def _until_ended(self, peer: Peer) -> None:
         async with anyio.create_task_group() as tasks:
@@ -265,15 +265,15 @@ class Connection:
         if reason.startswith(("HTTP 401", "HTTP 403")):
             permanent = True
             reason += f" (check the login this server needs: `headers` of server {self.config.key!r} in the config)"
-        return ConnectError(self.stderr.after(reason), permanent=permanent)
+        return ConnectError(self.last_words.after(reason), permanent=permanent)
 
     @asynccontextmanager
     async def _open(self, peer: Peer) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:
             if self.config.transport == "stdio":
-                self.stderr = StderrTail(self.config.key, self._mask)
+                self.last_words = LastWords(self.config.key, self._mask)
                 environment = child_environment(self.config, self.environ)
-                opened = open_stdio(self.config, environment, peer, self.stderr, self.reaper)
+                opened = open_stdio(self.config, environment, peer, self.last_words, self.reaper)
             else:
                 open_url = open_sse if self.config.transport == "sse" else open_http
                 opened = open_url(self.config, peer, self._on_lost, self._on_suspect)

@@ -44,16 +44,18 @@ STDERR_LINE = 2_000
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[^"]{1,64}")')
 
 
-class StderrTail:
-    """The last lines a server wrote to stderr, masked; a flood costs neither memory nor log.
+class LastWords:
+    """What a server said beside the protocol, masked, for whoever has to find out why it failed.
 
-    Also the first line of its stdout that is no message: a banner there may be all that a server ever says.
+    The last lines of its stderr, of which a flood costs neither memory nor log, and the first line of its stdout that is
+    no message: a banner there may be all that a server ever says.
     """
 
     def __init__(self, server: str, mask: Callable[[str], str]) -> None:
         self.lines: deque[str] = deque(maxlen=STDERR_LINES)
+        """Of stderr."""
         self.stray = ""
-        """That line, masked; "" where there is none, and once the server is ready in spite of it."""
+        """That line of stdout; "" where there is none, and once the server is ready in spite of it."""
         self._server, self._mask = server, mask
         self._partial = b""
 
@@ -63,7 +65,7 @@ class StderrTail:
         log.warning("server %r writes to stdout what is not MCP (told once): %s", self._server, self.stray)
 
     def feed(self, data: bytes) -> None:
-        """Take a chunk as it came."""
+        """Take a chunk of stderr as it came."""
         *lines, rest = (self._partial + data).split(b"\n")
         self._partial = rest[-STDERR_LINE:]
         for line in lines[-STDERR_LINES:]:
@@ -73,7 +75,7 @@ class StderrTail:
                 log.debug("server %r stderr: %s", self._server, text)
 
     def tail(self, count: int = 3) -> str:
-        """The last lines as one text, "" where there are none."""
+        """The last lines of stderr as one text, "" where there are none."""
         if self._partial:
             self.feed(b"\n")
         return " | ".join(shorten(line, 200) for line in list(self.lines)[-count:])
@@ -106,8 +108,8 @@ class _Stdout(asyncio.Protocol):
 class _Process(asyncio.SubprocessProtocol):
     """Bytes of the child to values for the peer, and the peer's messages to bytes."""
 
-    def __init__(self, peer: Peer, stderr: StderrTail) -> None:
-        self.peer, self.stderr = peer, stderr
+    def __init__(self, peer: Peer, last_words: LastWords) -> None:
+        self.peer, self.last_words = peer, last_words
         self.transport: asyncio.SubprocessTransport | None = None
         self.exited = anyio.Event()
         self._stdin: asyncio.WriteTransport | None = None
@@ -129,7 +131,7 @@ class _Process(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
-            self.stderr.feed(data)
+            self.last_words.feed(data)
         else:
             self._stdout(data)
 
@@ -164,7 +166,7 @@ class _Process(asyncio.SubprocessProtocol):
             asyncio.get_running_loop().call_later(END_GRACE, self._end, reason)
 
     def _end(self, reason: str) -> None:
-        self.peer.close(self.stderr.after(self._exit or reason))
+        self.peer.close(self.last_words.after(self._exit or reason))
 
     # Link
 
@@ -197,7 +199,7 @@ class _Process(asyncio.SubprocessProtocol):
                 return
         if not self.peer.receive(message) and not self._junk_told:
             self._junk_told = True
-            self.stderr.not_mcp(line)
+            self.last_words.not_mcp(line)
 
     def _fail_id(self, line: bytes, reason: str) -> bool:
         head = line[:300]
@@ -233,7 +235,7 @@ def _exit_reason(code: int | None) -> str:
 
 @asynccontextmanager
 async def open_stdio(
-    config: ServerConfig, environment: Mapping[str, str], peer: Peer, stderr: StderrTail, reaper: Reaper
+    config: ServerConfig, environment: Mapping[str, str], peer: Peer, last_words: LastWords, reaper: Reaper
 ) -> AsyncGenerator[None]:
     """Start the server's process and attach `peer` to it; on leaving, the whole process group is gone.
 
@@ -241,7 +243,7 @@ async def open_stdio(
         ConnectError: the process could not be started.
     """
     assert config.command is not None
-    process = _Process(peer, stderr)
+    process = _Process(peer, last_words)
     try:
         # Shielded, and nothing is awaited before the block that ends it: a start that is cancelled half-way would
         # leave the process behind, and its pipes open.

@@ -71,7 +71,7 @@ async def test_a_flood_of_stderr_blocks_nobody_and_is_kept_short_and_masked(tmp_
     async with in_process(tmp_path, {"flood": flood, "good": GOOD}) as proxy:
         await proxy.tried()
         assert [await proxy.text("flood__chatty") for _ in range(3)] == ["done"] * 3
-        kept = list(proxy.connection("flood").stderr.lines)
+        kept = list(proxy.connection("flood").last_words.lines)
         assert kept and len(kept) <= 20 and all(len(line) <= 500 for line in kept)
         assert "sk-FAKE" not in "".join(kept)
 
