@@ -68,7 +68,8 @@ async def test_what_a_server_says_before_it_dies_is_masked_in_every_spelling(
     with caplog.at_level(logging.DEBUG, "proxy"):
         async with house(path) as app:
             await app.fleet.connections["s"].wait_tried()
-            said = json.dumps([app.status(), app.fleet.unavailable(), list(app.fleet.connections["s"].last_words.lines)])
+            lines = list(app.fleet.connections["s"].last_words.lines)
+            said = json.dumps([app.status(), app.fleet.unavailable(), lines])
     assert "***" in said
     for spelled in SPELLED:
         assert spelled not in said and json.dumps(spelled)[1:-1] not in said and spelled not in caplog.text

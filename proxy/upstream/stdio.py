@@ -47,8 +47,8 @@ _ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[^"]{1,64}")')
 class LastWords:
     """What a server said beside the protocol, masked, for whoever has to find out why it failed.
 
-    The last lines of its stderr, of which a flood costs neither memory nor log, and the first line of its stdout that is
-    no message: a banner there may be all that a server ever says.
+    The last lines of its stderr, of which a flood costs neither memory nor log; and the first line of its stdout that
+    is no message: a banner there may be all that a server ever says.
     """
 
     def __init__(self, server: str, mask: Callable[[str], str]) -> None:
