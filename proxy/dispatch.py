@@ -17,7 +17,7 @@ from proxy.arguments import Request, Validators, choose
 from proxy.caller import Caller
 from proxy.catalog import Catalog, NotFound
 from proxy.config import ServerConfig, ToolSearchConfig, Validate
-from proxy.errors import Refused, RpcError, UpstreamFailure
+from proxy.errors import Refused, RpcError, UpstreamFailure, outcome_of
 from proxy.guard import Gate
 from proxy.search import unknown_name
 from proxy.tool import Tool
@@ -90,20 +90,11 @@ class Dispatcher:
             if result.get("isError") is True:
                 outcome = "isError"
             return result if gate is None or permit is None else gate.bound(tool, arguments, result, permit)
-        except Refused as refusal:
-            outcome = "refused"
-            return error_result(str(refusal))
-        except UpstreamFailure as failure:
-            outcome = f"failed: {failure.reason}"
-            return error_result(failed(failure, tool))
-        except RpcError as error:
-            outcome = f"error {error.code}"
-            if not caller.bridge or error.code in CLIENT_CODES:
+        except BaseException as error:
+            outcome = outcome_of(error)
+            if (text := _told(error, tool, caller)) is None:
                 raise
-            return error_result(_answered(error, tool))
-        except BaseException:
-            outcome = "cancelled"
-            raise
+            return error_result(text)
         finally:
             real = f"{tool.server}/{tool.name}" if tool is not None else f"unknown tool {request.name!r}"
             seconds = time.perf_counter() - started
@@ -163,6 +154,19 @@ def failed(failure: UpstreamFailure, tool: Tool | None = None) -> str:
     )
     what = f", tool {tool.name!r}" if tool is not None else ""
     return f"Server {failure.server!r}{what}: {failure.reason}. {advice}"
+
+
+def _told(error: BaseException, tool: Tool | None, caller: Caller) -> str | None:
+    """What the model reads of an error; None for one that is not made a result of."""
+    match error:
+        case Refused():
+            return str(error)
+        case UpstreamFailure():
+            return failed(error, tool)
+        case RpcError() if caller.bridge and error.code not in CLIENT_CODES:
+            return _answered(error, tool)
+        case _:
+            return None
 
 
 def _answered(error: RpcError, tool: Tool | None) -> str:

@@ -50,3 +50,16 @@ class UpstreamFailure(NarrowWaistError):
         self.server = server
         self.reason = reason
         self.may_have_run = may_have_run
+
+
+def outcome_of(error: BaseException) -> str:
+    """What the log and the audit say of a request that ended with this error."""
+    match error:
+        case Refused() | NotOffered():
+            return "refused"
+        case UpstreamFailure():
+            return f"failed: {error.reason}"
+        case RpcError():
+            return f"error {error.code}"
+        case _:
+            return "cancelled"

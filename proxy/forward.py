@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol, cast
 
 from proxy.caller import Caller
-from proxy.errors import NotOffered, Refused, RpcError, UpstreamFailure
+from proxy.errors import NotOffered, outcome_of
 from proxy.guard import Gate
 from proxy.offers import KINDS, Offers, Target
 
@@ -71,17 +71,8 @@ class Forwarder:
                 caller = permit.caller
             result = await self._upstreams.request(target.server, method, target.params, meta, caller)
             return result if gate is None or permit is None else gate.carried(target, result, permit)
-        except (Refused, NotOffered):
-            outcome = "refused"
-            raise
-        except UpstreamFailure as failure:
-            outcome = f"failed: {failure.reason}"
-            raise
-        except RpcError as error:
-            outcome = f"error {error.code}"
-            raise
-        except BaseException:
-            outcome = "cancelled"
+        except BaseException as error:
+            outcome = outcome_of(error)
             raise
         finally:
             seconds = time.perf_counter() - started
