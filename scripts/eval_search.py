@@ -1,13 +1,15 @@
 #!/usr/bin/env python
 """Recall of the search on the labelled queries in `scripts/retrieval`.
 
-    python scripts/eval_search.py [--scope mcp|api|all] [--baseline] [--semantic] [--misses N] [--check]
+    python scripts/eval_search.py [--scope mcp|api|all|heldout] [--baseline] [--semantic] [--misses N] [--check]
 
-Prints recall@1, @5 and @10, MRR, the share of queries without any result, exact-name recall@1 (a tool's own name as the
-query), and the time of a build and of a query. match "any": one gold tool suffices; "all": share of the gold found.
+Prints recall@1, @5 and @10, MRR, the share of queries without any result, recall@5 by kind of query, exact-name
+recall@1 (a tool's own name as the query), and the time of a build and of a query. The search was tuned on mcp and api;
+heldout has other servers (those of `tests/catalogs`) and harder queries, written before the search was run on them, and
+is the one to believe. match "any": one gold tool suffices; "all": share of the gold found.
 `--baseline` measures rank-bm25 with our tokenizer too, `--semantic` the extra narrow-waist[semantic] (12 ms a tool to
-embed, kept in `.cache`). `--check` fails when recall@5 on either file is more than half
-a point below the committed figures.
+embed, kept in `.cache`). `--check` fails when recall@5 on any file is more than half a point below the committed
+figures.
 """
 
 import argparse
@@ -30,10 +32,13 @@ from proxy.search.encoder import Encoder, installed  # noqa: E402
 from proxy.search.semantic import Meaning, Vectors  # noqa: E402
 from proxy.text import Tokenizer, normal_forms  # noqa: E402
 
-COMMITTED = {"mcp": 0.925, "api": 0.953}
-"""Recall@5 as committed. Raise it with the search; lower it only with a reason in the commit."""
+COMMITTED = {"mcp": 0.925, "api": 0.952, "heldout": 0.632}
+"""Recall@5 as committed. Raise it with the search; lower it only with a reason in the commit. heldout reaches .638; it
+is small (one query is .6 points), and must not become a third file to tune on.
+"""
 TOLERANCE = 0.005
 
+CATALOGS = DATA.parent.parent / "tests" / "catalogs"
 CACHE = DATA.parent.parent / ".cache"
 
 Search = Callable[[str, int], list[str]]
@@ -44,10 +49,22 @@ def load(scope: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     tools: list[dict[str, Any]] = []
     queries: list[dict[str, Any]] = []
     for part in ("mcp", "api") if scope == "all" else (scope,):
-        tools += json.loads(gzip.decompress((DATA / f"catalog_{part}.json.gz").read_bytes()))
+        if part == "heldout":
+            tools += real_tools()
+        else:
+            tools += json.loads(gzip.decompress((DATA / f"catalog_{part}.json.gz").read_bytes()))
         lines = gzip.decompress((DATA / f"queries_{part}.jsonl.gz").read_bytes()).decode()
         queries += map(json.loads, lines.splitlines())
     return tools, queries
+
+
+def real_tools() -> list[dict[str, Any]]:
+    """The tools of all the catalogs of the tests, as one proxy in front of those servers would have them."""
+    lists = {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))["tools"] for path in sorted(CATALOGS.glob("*.json"))
+    }
+    blank = {"description": "", "inputSchema": {}}
+    return [{**blank, **tool, "server": server} for server, tools in lists.items() for tool in tools]
 
 
 def catalog_of(tools: Sequence[dict[str, Any]]) -> Catalog:
@@ -113,6 +130,7 @@ def measure(label: str, scope: str, factory: Callable[[Sequence[dict[str, Any]]]
     reciprocal: list[float] = []
     times: list[float] = []
     missed: list[tuple[dict[str, Any], list[str]]] = []
+    kinds: dict[str, list[float]] = {}
     empty = 0
     for query in queries:
         begun = time.perf_counter()
@@ -123,12 +141,14 @@ def measure(label: str, scope: str, factory: Callable[[Sequence[dict[str, Any]]]
             values.append(recall(found, query["gold"], query["match"], k))
         rank = next((n for n, name in enumerate(found, 1) if name in query["gold"]), 0)
         reciprocal.append(1 / rank if rank else 0.0)
+        kinds.setdefault(query["kind"], []).append(at[5][-1])
         if not at[5][-1]:
             missed.append((query, found[:3]))
     mean = statistics.fmean
     print(f"{label}, {scope}: {len(tools)} tools, {len(queries)} queries")
     table = "  ".join(f"R@{k} {mean(values):.3f}" for k, values in at.items())
     print(f"  {table}  MRR {mean(reciprocal):.3f}  empty {empty / len(queries):.3f}")
+    print("  R@5 by kind: " + "  ".join(f"{kind} {mean(values):.2f} ({len(values)})" for kind, values in kinds.items()))
     slow = sorted(times)[int(len(times) * 0.95)]
     print(f"  build {build:.2f} s CPU, query p50 {statistics.median(times) * 1e3:.2f} ms, p95 {slow * 1e3:.2f} ms")
     by_name: dict[str, set[str]] = {}
@@ -144,13 +164,13 @@ def measure(label: str, scope: str, factory: Callable[[Sequence[dict[str, Any]]]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scope", choices=("mcp", "api", "all"))
+    parser.add_argument("--scope", choices=("mcp", "api", "all", "heldout"))
     parser.add_argument("--baseline", action="store_true")
     parser.add_argument("--semantic", action="store_true")
     parser.add_argument("--misses", type=int, default=0)
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
-    scopes = [args.scope] if args.scope else ["mcp", "api"]
+    scopes = [args.scope] if args.scope else ["mcp", "api", "heldout"]
     failed = False
     for scope in scopes:
         if args.baseline:

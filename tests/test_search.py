@@ -164,6 +164,68 @@ def test_a_stop_word_may_be_half_of_a_word_written_apart() -> None:
     assert Index(catalog({"a": [tool("list_oncalls")]})).search("who is on call", 1).unmatched == ()
 
 
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("creat calender event", "a__manage_calendar_event"),
+        ("serach reposotories", "a__search_repositories"),
+        ("downlaod", "a__download_report"),
+        ("screnshot", "a__take_screenshot"),
+    ],
+)
+def test_a_word_with_one_slip_of_spelling_finds_its_tool(query: str, first: str) -> None:
+    """Held-out queries: `screnshot of page` answered with five tools about pages."""
+    tools = ["manage_calendar_event", "search_repositories", "download_report", "take_screenshot", "get_page"]
+    index = Index(catalog({"a": [tool(name) for name in tools]}))
+    assert names(index, query, 1) == [first]
+
+
+def test_a_misspelt_word_is_reported_so_that_a_wrong_reading_shows() -> None:
+    index = Index(catalog({"a": [tool("create_issue"), tool("create_page")]}))
+    assert names(index, "create isssue")[0] == "a__create_issue"
+    assert index.search("create isssue", 5).unmatched == ("isssue",)
+
+
+@pytest.mark.parametrize("query", ["aloud", "grab", "thier", "blorptastic", "f1le"])
+def test_other_words_are_not_taken_for_misspelt_ones(query: str) -> None:
+    """Another first letter, four letters, a slip of a stop word, and nothing near."""
+    index = Index(catalog({"a": [tool("cloud"), tool("gray"), tool("tier"), tool("file")]}))
+    assert names(index, query) == []
+
+
+def test_a_known_word_and_the_beginning_of_one_keep_their_meaning() -> None:
+    index = Index(catalog({"a": [tool("get_state"), tool("get_stage"), tool("transcribe"), tool("trains")]}))
+    assert names(index, "state") == ["a__get_state"]
+    assert names(index, "trans") == ["a__transcribe"]
+
+
+def test_of_several_words_one_slip_away_the_one_of_most_tools_is_meant() -> None:
+    index = Index(catalog({"a": [tool("play_tabla"), tool("get_table"), tool("list_tables"), tool("drop_table")]}))
+    assert set(names(index, "tablo")) == {"a__get_table", "a__list_tables", "a__drop_table"}
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("open a PR", "a__create_pull_request"),
+        ("list MRs", "a__list_merge_requests"),
+        ("k8s ns", "a__get_kubernetes_namespaces"),
+        ("TTS", "a__text_to_speech"),
+        ("svc", "a__get_service"),
+    ],
+)
+def test_an_abbreviation_finds_what_it_is_short_for(query: str, first: str) -> None:
+    """Held-out queries: `open a PR` answered with settings of forks."""
+    index = Index(catalog({"a": [tool(name) for name in (first.removeprefix("a__"), "list_files", "get_image")]}))
+    assert names(index, query, 1) == [first]
+    assert not {"PR", "MRs", "ns", "TTS", "svc"} & set(index.search(query, 5).unmatched)
+
+
+def test_a_tool_that_has_the_abbreviation_itself_comes_first() -> None:
+    index = Index(catalog({"a": [tool("create_pull_request"), tool("create_pr")]}))
+    assert names(index, "pr", 2) == ["a__create_pr", "a__create_pull_request"]
+
+
 def test_a_server_that_is_named_comes_before_others_with_the_same_tool() -> None:
     index = Index(catalog({key: [tool("create_issue", "Create an issue")] for key in ("github", "gitlab", "jira")}))
     assert names(index, "gitlab create issue", 1) == ["gitlab__create_issue"]

@@ -251,8 +251,9 @@ class _Answer:
             return "No tools are known: see which servers are unavailable, and try again later."
         example = next((s.key for s in self._catalog.servers.values() if s.tools), "")
         return (
-            "Nothing matched. Ask with verb + product noun, two to four words, one capability per query; try another "
-            f"noun; or page through a server: {self._settings.search_name}({dump({'server': one_line(example)})})."
+            "Nothing matched. Ask with verb + product noun, two to four words in the tools' language, one capability "
+            "per query; try another noun; or page through a server: "
+            f"{self._settings.search_name}({dump({'server': one_line(example)})})."
         )
 
 

@@ -76,6 +76,10 @@ class Postings:
         span = slice(self._start[number], self._start[number + 1])
         return self._documents[span], self._shares[span]
 
+    def documents(self, term: str) -> int:
+        """How many documents hold `term`."""
+        return 0 if (found := self.of(term)) is None else len(found[0])
+
     def share(self, term: str, document: int) -> float:
         """What `term` adds to `document`."""
         if (found := self.of(term)) is None:

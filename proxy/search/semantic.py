@@ -5,12 +5,13 @@ its words alone, so search works from the first moment and while a catalog is be
 
 Measured on `scripts/retrieval` (R@1/R@5/R@10, `eval_search.py --semantic`):
 
-    words                                .778/.925/.940 (mcp)  .820/.953/.975 (api)
-    words + meaning                      .808/.928/.946        .828/.964/.978
+    words                                .779/.925/.940 (mcp)  .822/.952/.975 (api)  .548/.638/.678 (heldout)
+    words + meaning                      .808/.928/.946        .832/.964/.979        .554/.684/.734
     meaning alone                        .685/.854/.879        .662/.909/.948
 
 The mix is score + best lexical score x share, share = (cosine - .3) / .7 where positive. Of about 20 gentle mixes tried
-on the same files nearly all were within half a point of R@5, so the gain is partly selected.
+on the first two files nearly all were within half a point of R@5, so the gain is partly selected there; that on the
+third is not.
 """
 
 import hashlib
