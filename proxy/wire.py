@@ -12,6 +12,7 @@ from pydantic_core import from_json, to_json
 
 READ_SIZE = 64 * 1024
 INTERNAL_ERROR = -32603
+TOO_DEEP = "it is nested too deeply"
 
 
 class Lines:
@@ -75,6 +76,14 @@ def encode_answer(message: Mapping[str, Any]) -> bytes:
     except RecursionError:  # there is less room here than where it was read
         error = {"code": INTERNAL_ERROR, "message": "the answer is nested too deeply"}
         return encode({"jsonrpc": "2.0", "id": message.get("id"), "error": error})
+
+
+def encode_request(message: Mapping[str, Any]) -> bytes:
+    """The same for what a server is sent; raises OSError where it cannot be, as for a connection that is gone."""
+    try:
+        return encode(message)
+    except RecursionError:
+        raise OSError(TOO_DEEP) from None
 
 
 def writable(value: object, room: int = 0) -> bool:

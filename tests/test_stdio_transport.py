@@ -17,7 +17,8 @@ from proxy.config import ServerConfig
 from proxy.errors import UpstreamFailure
 from proxy.upstream.peer import Peer
 from proxy.upstream.reaper import Reaper
-from proxy.upstream.stdio import STDERR_LINES, LastWords, decode, embedded, encode, open_stdio
+from proxy.upstream.stdio import STDERR_LINES, LastWords, embedded, open_stdio
+from proxy.wire import decode, encode
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from proxy.config import ServerConfig
 from proxy.text import one_line, shorten
 from proxy.upstream.failure import describe
 from proxy.upstream.peer import Peer
+from proxy.wire import TOO_DEEP, writable
 
 log = logging.getLogger(__name__)
 
@@ -215,6 +216,8 @@ class _Streams:
         self._send, self._outbox = anyio.create_memory_object_stream[SessionMessage](math.inf)
 
     def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        if not writable(message):  # the SDK would end the connection, and with it the calls of others
+            raise OSError(TOO_DEEP)
         model: types.JSONRPCMessage
         if "method" not in message:
             model = (

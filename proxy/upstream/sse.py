@@ -17,6 +17,7 @@ from proxy.text import one_line, shorten
 from proxy.upstream.failure import ConnectError, describe
 from proxy.upstream.http import SSE_MAX_EVENT, HttpClient, OnLost, excerpt, origin, parsed
 from proxy.upstream.peer import Peer
+from proxy.wire import encode_request
 
 log = logging.getLogger(__name__)
 
@@ -28,14 +29,15 @@ class _SseLink:
         self._client, self._peer, self._endpoint, self._tasks = client, peer, endpoint, tasks
 
     def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
-        self._tasks.start_soon(self._post, message, dict(headers or {}))
+        content = encode_request(message)
+        self._tasks.start_soon(self._post, message, content, {**(headers or {}), "content-type": "application/json"})
 
     takes_headers = True
 
-    async def _post(self, message: dict[str, Any], headers: dict[str, str]) -> None:
+    async def _post(self, message: dict[str, Any], content: bytes, headers: dict[str, str]) -> None:
         try:
             response = await httpx2.AsyncClient.send(
-                self._client, self._client.build_request("POST", self._endpoint, json=message, headers=headers)
+                self._client, self._client.build_request("POST", self._endpoint, content=content, headers=headers)
             )
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             self._peer.fail(message.get("id"), f"cannot reach the server: {describe(error)}", may_have_run=False)

@@ -26,7 +26,7 @@ from proxy.text import one_line, shorten
 from proxy.upstream.failure import ConnectError
 from proxy.upstream.peer import Peer
 from proxy.upstream.reaper import Reaper
-from proxy.wire import Lines, decode, encode, read_modestly
+from proxy.wire import Lines, decode, encode_request, read_modestly
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ class _Process(asyncio.SubprocessProtocol):
     def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
         if self._stdin is None or self._stdin.is_closing():
             raise BrokenPipeError("the server's input is closed")
-        self._stdin.write(encode(message) + b"\n")
+        self._stdin.write(encode_request(message) + b"\n")
 
     def close_stdin(self) -> None:
         self._leaving = True
