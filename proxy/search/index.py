@@ -36,7 +36,7 @@ SHORTENED = 0.3
 LENGTHENED = 0.3
 """Weight of the words that an unknown word begins (kube: kubernetes)."""
 MEANT = 0.3
-"""Weight of what an abbreviation is short for: tools may use it as it is (held-out R@5 +1.6; .5 costs the API some)."""
+"""Weight of what an abbreviation is short for: tools may use it as it is (a DB instance), and .5 costs the API more."""
 LATE = 0.7
 LATE_FROM = 8
 """Words of a long query from the ninth on are details: they count less (R@1 +.8/+.3)."""
