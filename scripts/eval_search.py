@@ -6,7 +6,8 @@
 Prints recall@1, @5 and @10, MRR, the share of queries without any result, recall@5 by kind of query, exact-name
 recall@1 (a tool's own name as the query), and the time of a build and of a query. The search was tuned on mcp and api;
 heldout has more servers (those of `tests/catalogs`) and harder queries, written before the search was run on them; what
-was chosen by half of it is told in `scripts/retrieval`. match "any": one gold tool suffices; "all": share of the gold found.
+was chosen by half of it is told in `scripts/retrieval`.
+match "any": one gold tool suffices; "all": share of the gold found.
 `--baseline` measures rank-bm25 with our tokenizer too, `--semantic` the extra narrow-waist[semantic] (12 ms a tool to
 embed, kept in `.cache`). `--check` fails when recall@5 on any file is more than half a point below the committed
 figures.
