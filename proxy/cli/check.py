@@ -16,8 +16,9 @@ from proxy.app import App
 from proxy.catalog import Server
 from proxy.cli.common import settings
 from proxy.cli.logs import set_up_logging
-from proxy.cli.looking import looking, withheld_note
+from proxy.cli.looking import all_tried, looking, withheld_note
 from proxy.cli.seen import TokenCounter, dumped
+from proxy.cli.table import printed_table
 from proxy.config import RISKS, Risk, Settings
 from proxy.eager import shown
 from proxy.listing import Listing
@@ -50,9 +51,7 @@ def run(options: argparse.Namespace) -> int:
 async def _check(config: Settings, options: argparse.Namespace) -> int:
     app = looking(config, options.profile)
     async with app.running():
-        async with anyio.create_task_group() as tasks:
-            for connection in app.fleet.connections.values():
-                tasks.start_soon(_tried, connection)
+        await all_tried(app)
         await app.counted()
         listing = await app.listing()
         app.offers()  # what is found in them is noted
@@ -99,13 +98,6 @@ def _emptied(app: App, config: Settings) -> list[str]:
     return found
 
 
-async def _tried(connection: Connection) -> None:
-    """Wait until the server is ready, or one attempt has failed; a lazy one is started too."""
-    connection.wake()
-    with anyio.move_on_after(connection.config.connect_timeout + 1):
-        await connection.wait_tried()
-
-
 def _row(
     connection: Connection,
     server: Server,
@@ -137,20 +129,9 @@ def _row(
 
 def _print(rows: list[Row], said: list[str], listing: Listing | None, *, counted: str) -> None:
     head = ("server", "state", "tools", "connect", "tokens direct", "in the listing")
-    table = [head] + [
-        (
-            r.server,
-            r.state,
-            str(r.tools),
-            "-" if r.seconds is None else f"{r.seconds:.1f} s",
-            f"{r.eager_tokens:,}",
-            r.listed,
-        )
-        for r in rows
-    ]
-    widths = [max(len(line[i]) for line in table) for i in range(len(head))]
-    for line in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    took = {r.server: "-" if r.seconds is None else f"{r.seconds:.1f} s" for r in rows}
+    lines = [(r.server, r.state, str(r.tools), took[r.server], f"{r.eager_tokens:,}", r.listed) for r in rows]
+    printed_table([head, *lines])
     eager = sum(r.eager_tokens for r in rows)
     tools = sum(r.tools for r in rows)
     print(f"\nAll {tools:,} tools sent whole by their servers, without the proxy: {eager:,} {counted} tokens a turn.")

@@ -15,7 +15,7 @@ from proxy.cli.common import settings
 from proxy.cli.files import surroundings
 from proxy.cli.given import Given, given_by
 from proxy.cli.logs import set_up_logging
-from proxy.cli.looking import looking
+from proxy.cli.looking import all_known, looking
 from proxy.cli.seen import Seen, Text, TokenCounter, seen
 from proxy.cli.startup import Startup, measure
 from proxy.cli.table import printed_table
@@ -64,7 +64,7 @@ async def _examine(
     environ = {**os.environ, **given.values}
     app = looking(config, options.profile, environ)
     async with app.running():
-        await app.fleet.wait_known(max((s.connect_timeout for s in config.servers), default=0.0))
+        await all_known(app)
         await app.counted()
         counter = TokenCounter(exact=config.tool_search.tokenizer == "o200k")
         found = [await seen(app, row, options.name, counter) for row in rows]

@@ -17,7 +17,7 @@ from proxy.app import App
 from proxy.catalog import Catalog
 from proxy.cli.common import settings
 from proxy.cli.logs import set_up_logging
-from proxy.cli.looking import looking
+from proxy.cli.looking import all_tried, looking
 from proxy.config import Settings
 from proxy.errors import ConfigError
 from proxy.guard.lock import Difference, Lock, about_hash, read_lock, write_lock
@@ -40,7 +40,10 @@ async def _run(config: Settings, options: argparse.Namespace) -> int:
     # Everything is looked at, also what the lock withholds; and as it is sent, not as it is cleaned.
     app = looking(replace(config, guard=None, profiles={}))
     async with app.running():
-        failed = await _ask_all(app)
+        await all_tried(app)
+        # What is remembered of a server that could not be asked is not approved.
+        asked = app.fleet.connections.items()
+        failed = {key: c.reason or "it did not answer in time" for key, c in asked if c.state != "ready"}
         catalog = app.fleet.catalog
         hidden = {key: _hidden(app, key) for key in catalog.servers}
     known = [key for key in catalog.servers if key not in failed]
@@ -75,24 +78,6 @@ def _path(config: Settings, given: str | None) -> Path:
     if config.path is None:
         raise ConfigError("there is no configuration file to put the lock beside; name one with --file")
     return config.path.absolute().parent / FILE
-
-
-async def _ask_all(app: App) -> dict[str, str]:
-    """Connect every server; those that could not be, with the reason. What is remembered of them is not approved."""
-    failed: dict[str, str] = {}
-
-    async def ask(key: str) -> None:
-        connection = app.fleet.connections[key]
-        connection.wake()
-        with anyio.move_on_after(connection.config.connect_timeout + 1):
-            await connection.wait_tried()
-        if connection.state != "ready":
-            failed[key] = connection.reason or "it did not answer in time"
-
-    async with anyio.create_task_group() as tasks:
-        for key in app.fleet.connections:
-            tasks.start_soon(ask, key)
-    return failed
 
 
 def _hidden(app: App, key: str) -> Sequence[str]:

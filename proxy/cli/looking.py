@@ -1,11 +1,16 @@
-"""The apps of the commands: of those that show or approve what clients may come to see, and of the one that calls."""
+"""The apps of the commands, of those that show or approve what clients may come to see and of the one that calls; and
+what both wait for.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
 
+import anyio
+
 from proxy.app import App
 from proxy.cli.wording import for_people
 from proxy.config import ServerConfig, Settings
+from proxy.upstream.connection import Connection
 from proxy.upstream.snapshot import Entry, Snapshot, default_folder
 
 
@@ -23,6 +28,24 @@ def looking(config: Settings, profiles: Sequence[str] | None = None, environ: Ma
 def calling(config: Settings, profiles: Sequence[str]) -> App:
     """An app that calls, with advice for people: its servers may not believe that they could ask somebody."""
     return App(for_people(config), os.environ, profiles=profiles, snapshot=_Fuller(default_folder(os.environ)))
+
+
+async def all_known(app: App) -> None:
+    """Wait until each server's list is known: on the command line people would rather wait than get half of it."""
+    await app.fleet.wait_known(max((c.config.connect_timeout for c in app.fleet.connections.values()), default=0.0))
+
+
+async def all_tried(app: App) -> None:
+    """Wait until each server is ready, or one attempt to connect it has failed; lazy ones are started too."""
+
+    async def tried(connection: Connection) -> None:
+        connection.wake()
+        with anyio.move_on_after(connection.config.connect_timeout + 1):
+            await connection.wait_tried()
+
+    async with anyio.create_task_group() as tasks:
+        for connection in app.fleet.connections.values():
+            tasks.start_soon(tried, connection)
 
 
 def withheld_note(app: App) -> str:

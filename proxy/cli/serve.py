@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+from functools import partial
 
 import anyio
 
@@ -20,40 +21,28 @@ def run(options: argparse.Namespace) -> int:
     set_up_logging(logging.INFO, config, verbose=options.verbose, own=[token or ""])
     profiles = tuple(options.profile or ())
     if options.http is None:
-        anyio.run(_stdio, App(config, os.environ, clients=1, profiles=profiles))
+        from proxy.serving.stdio import serve_stdio
+
+        app = App(config, os.environ, clients=1, profiles=profiles)
+        anyio.run(serve_stdio, app.server, app.run)
         return 0
     from proxy.serving.access import Doorkeeper
-    from proxy.serving.http import DEFAULT, address, listener
+    from proxy.serving.http import DEFAULT, address, listener, serve_http
 
     tokens = TokenFile(token_file(os.environ))
     tokens.look()
     host, port = address(options.http or DEFAULT, token=token or tokens.exists, allowed_hosts=config.allowed_hosts)
     app = App(config, os.environ, clients=None, profiles=profiles)
-    keeper = Doorkeeper(token, tokens, config.profiles, app.narrowed)
-    anyio.run(_http, app, listener(host, port), keeper)
-    return 0
-
-
-async def _stdio(app: App) -> None:
-    from proxy.serving.stdio import serve_stdio
-
-    await serve_stdio(app.server, app.run)
-
-
-async def _http(app: App, sock: object, keeper: object) -> None:
-    import socket
-
-    from proxy.serving.access import Doorkeeper
-    from proxy.serving.http import serve_http
-
-    assert isinstance(sock, socket.socket) and isinstance(keeper, Doorkeeper)
-    await serve_http(
+    serve = partial(
+        serve_http,
         app.server,
-        sock,
-        keeper=keeper,
-        allowed_hosts=app.settings.allowed_hosts,
+        listener(host, port),
+        keeper=Doorkeeper(token, tokens, config.profiles, app.narrowed),
+        allowed_hosts=config.allowed_hosts,
         status=app.status,
-        session_idle_timeout=app.settings.session_idle_timeout,
-        limits=app.settings.guard or GuardConfig(),
+        session_idle_timeout=config.session_idle_timeout,
+        limits=config.guard or GuardConfig(),
         background=[app.run],
     )
+    anyio.run(serve)
+    return 0

@@ -13,7 +13,7 @@ from proxy.app import App
 from proxy.caller import Caller
 from proxy.cli.common import settings
 from proxy.cli.logs import set_up_logging
-from proxy.cli.looking import looking
+from proxy.cli.looking import all_known, looking
 from proxy.cli.seen import TokenCounter, dumped
 from proxy.cli.table import printed_table
 from proxy.config import Settings
@@ -67,7 +67,7 @@ async def _measure(config: Settings, client: str | None, profiles: Sequence[str]
     for mode, changed in _modes(config).items():
         app = looking(changed, profiles)
         async with app.running():
-            await app.fleet.wait_known(max((s.connect_timeout for s in config.servers), default=0.0))
+            await all_known(app)
             await app.counted()
             tools = await app.tools(client)
             texts = [*map(dumped, tools), app.instructions(client)]

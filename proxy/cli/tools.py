@@ -15,7 +15,7 @@ from proxy.catalog import Server
 from proxy.cli.common import settings
 from proxy.cli.evaluate import evaluate, explained
 from proxy.cli.logs import set_up_logging
-from proxy.cli.looking import calling, looking, withheld_note
+from proxy.cli.looking import all_known, calling, looking, withheld_note
 from proxy.cli.wording import in_words
 from proxy.text import first_sentence
 
@@ -41,8 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _with_app(app: App, action: Action, options: argparse.Namespace) -> int:
     async with app.running():
-        # Whoever asks on the command line would rather wait than get half an answer.
-        await app.fleet.wait_known(max((s.connect_timeout for s in app.settings.servers), default=0.0))
+        await all_known(app)
         # Who asks for a profile is told what it leaves, and of nothing else.
         if not options.profile and (note := withheld_note(app)):
             sys.stderr.write(f"narrow-waist: {note}\n")
