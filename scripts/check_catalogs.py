@@ -22,7 +22,7 @@ from typing import Any
 
 from proxy.catalog import Catalog, Server, make_server
 from proxy.config import ServerConfig
-from proxy.hosts import ROWS, row_for
+from proxy.hosts import ROWS, HostTable
 from proxy.listing import Listing, TextCache, render
 from proxy.listing.texts import ServerTexts
 from proxy.tokens.o200k import load
@@ -47,7 +47,7 @@ def main() -> int:
     servers = [server_of(data, data["tools"]) for data in files]
     catalog = Catalog(servers)
     count, cache = counter(), TextCache()
-    row = row_for(None, options.client)
+    row = HostTable().named(options.client)
     limits = [None if (limit := row.limit(slot)) is None else max(0, limit - GUIDANCE) for slot in row.slots]
 
     def listing(of: Catalog, budget: int, slots: Sequence[int | None]) -> Listing:

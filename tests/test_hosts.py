@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.errors import ConfigError
-from proxy.hosts import ROWS, row_for
+from proxy.hosts import ROWS, HostTable
 
 
 @pytest.mark.parametrize(
@@ -16,16 +16,16 @@ from proxy.hosts import ROWS, row_for
     ],
 )
 def test_a_client_is_known_by_the_name_it_sends(client: str | None, row: str) -> None:
-    assert row_for(client, None).name == row
+    assert HostTable().row_for(client, None).name == row
 
 
 def test_the_configured_row_wins_over_the_clients_name() -> None:
-    assert row_for("claude-code", "openai-1024").description == 1024
+    assert HostTable().row_for("claude-code", "openai-1024").description == 1024
 
 
 def test_a_row_that_does_not_exist_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(ConfigError, match="did you mean 'claude-code'"):
-        row_for(None, "claud-code")
+        HostTable().row_for(None, "claud-code")
 
 
 def test_every_row_states_its_source_and_lets_the_listing_begin_in_the_first_description() -> None:

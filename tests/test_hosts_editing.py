@@ -10,7 +10,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.hosts.editing import HostFileError, editor
+from proxy.hosts.editing import editor
+from proxy.hosts.problem import HostFileError
 
 ENTRY = {"command": "narrow-waist", "args": ["--config", "/a b/c.yaml"]}
 

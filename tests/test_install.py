@@ -27,6 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     at = Surroundings(home, work, os.environ, "linux")
     monkeypatch.setattr("proxy.cli.installing.surroundings", lambda: at)
     monkeypatch.setattr("proxy.cli.installing.user_file", lambda *_: ours(home))
+    monkeypatch.setattr("proxy.cli.installed.user_file", lambda *_: ours(home))
     monkeypatch.setattr("proxy.cli.files.user_file", lambda *_: ours(home))
     monkeypatch.chdir(work)
     return home

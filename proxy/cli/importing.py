@@ -9,7 +9,7 @@ from pathlib import Path
 from proxy.cli.files import back_up, config_target, confirmed, read_text, shown_diff, surroundings, write_text
 from proxy.config import load
 from proxy.errors import ConfigError
-from proxy.hosts.collecting import Found, Merged, merge, servers_of
+from proxy.hosts.collecting import Found, Merged, merge, secrets_of, servers_of
 from proxy.hosts.editing import editor
 from proxy.hosts.launches import Dialect
 from proxy.hosts.problem import HostFileError
@@ -106,15 +106,13 @@ def plan_for(target: Path, found: Iterable[tuple[str, Found]]) -> Plan:
         block = next((name for name in _BLOCKS if top.get(name)), None)
         block = block or ("mcpServers" if edit.name == "json" else "servers")
         existing = edit.entries(before or "", [block])
-        hidden = Vault({})
-        servers_of(existing, Dialect.PLAIN, hidden)
         merged = merge(found, existing)
         after = before or ""
         for key, entry in merged.entries.items():
             after = edit.set(after, [block], key, entry)
     except HostFileError as error:
         raise ConfigError(f"{target}: {error}") from None
-    return Plan(target, before, after, merged, tuple(hidden.values.values()))
+    return Plan(target, before, after, merged, tuple(secrets_of(existing, Dialect.PLAIN)))
 
 
 def write_plan(plan: Plan) -> Path | None:

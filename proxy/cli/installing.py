@@ -1,39 +1,25 @@
 """`install` and `uninstall`: our entry in a program's own file, and its servers moved behind us and back."""
 
 import argparse
-import hashlib
-import json
 import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from proxy.cli import installed
 from proxy.cli.files import back_up, config_target, confirmed, read_text, shown_diff, surroundings, write_text
 from proxy.cli.importing import Plan, plan_for, write_plan
 from proxy.config import user_file
 from proxy.errors import ConfigError
-from proxy.hosts.collecting import Found, servers_of
+from proxy.hosts.collecting import Found, secrets_of, servers_of
 from proxy.hosts.editing import Editor, editor
 from proxy.hosts.launches import our_entry, starts_us
 from proxy.hosts.problem import HostFileError
 from proxy.hosts.programs import Place, Program, Surroundings, program
 from proxy.hosts.secrets import Vault
 from proxy.text import one_line
-
-
-@dataclass(frozen=True)
-class Record:
-    """What an install changed in one file, kept for the uninstall."""
-
-    backup: str | None
-    """The copy of what was there before; None where there was no file."""
-    written: str
-    """sha256 of what was written: while the file is still that, its old bytes can come back as they were."""
-    moved: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Server moved behind us -> the backup that holds it."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -70,9 +56,6 @@ def _install(
     name: str = options.name
     if name in entries and not starts_us(entries[name]):
         raise HostFileError(f"has another server called {name!r}; choose a different name with --name")
-    # Every secret of the file is masked in what we print, also where its server stays.
-    hidden = Vault({})
-    servers_of(entries, host.dialect, hidden)
     vault = Vault(os.environ)
     movable = [f for f in servers_of(entries, host.dialect, vault) if not f.ours] if options.move else []
     moved = [found for found in movable if found.launch is not None]
@@ -86,7 +69,8 @@ def _install(
     if after == text:
         print(f"{host.title} has this entry already, in {place.file}.")
         return 0
-    secrets = [*hidden.values.values(), *vault.values.values()]
+    # Every secret of the file is masked in what we print, also where its server stays.
+    secrets = [*secrets_of(entries, host.dialect), *vault.values.values()]
     if plan is not None and plan.after != (plan.before or ""):
         print(f"{shown_diff(plan.target, plan.before, plan.after, [*secrets, *plan.secrets])}\n")
     print(f"{shown_diff(place.file, text, after, secrets)}\n")
@@ -97,7 +81,7 @@ def _install(
         print(f"Wrote {plan.target}.")
     backup = back_up(place.file)
     write_text(place.file, after, text)
-    _remember(place.file, text, after, backup, [found.name for found in moved])
+    installed.remember(place.file, text, after, backup, [found.name for found in moved])
     print(f"Wrote {place.file}." + (f" Before: {backup.name}" if backup else ""))
     _say_next(host, moved, vault, plan, options)
     return 0
@@ -160,7 +144,7 @@ def _say_next(
 def _uninstall(
     host: Program, place: Place, edit: Editor, text: str | None, entries: Mapping[str, Any], options: argparse.Namespace
 ) -> int:
-    record = _records().get(str(place.file))
+    record = installed.records().get(str(place.file))
     if text is None or options.name not in entries:
         print(f"{host.title} has no entry {options.name!r} in {place.file}; nothing to undo.")
         return 0
@@ -176,14 +160,12 @@ def _uninstall(
             after = edit.set(after or "", place.path, key, original[key])
         else:
             print(f"{one_line(key)}: cannot be put back, the backup {backup} is gone; it is still in upstreams.yaml")
-    if record is not None and record.written == _hash(text):
+    if record is not None and record.written == installed.fingerprint(text):
         # Untouched since: the bytes of before come back, order and comments included.
         before = read_text(Path(record.backup)) if record.backup else None
         after = None if record.backup is None else after if before is None else before
-    hidden = Vault({})
-    servers_of(entries, host.dialect, hidden)
-    servers_of(edit.entries(after or "", place.path), host.dialect, hidden)
-    values = [*hidden.values.values(), *_values(entries[options.name])]
+    both = (entries, edit.entries(after or "", place.path))
+    values = [*(s for each in both for s in secrets_of(each, host.dialect)), *_values(entries[options.name])]
     print(f"{shown_diff(place.file, text, after, values)}\n")
     if not confirmed(f"Write {place.file}?" if after is not None else f"Remove {place.file}?", options):
         return 1
@@ -194,7 +176,7 @@ def _uninstall(
     else:
         write_text(place.file, after, text)
         print(f"Wrote {place.file}." + (f" Before: {backup.name}" if backup else ""))
-    _forget(place.file)
+    installed.forget(place.file)
     if record is not None and record.moved:
         print("The servers that had been moved are still in upstreams.yaml too.")
     return 0
@@ -214,49 +196,3 @@ def _entries_of(place: Place, edit: Editor, backup: Path) -> dict[str, Any]:
         return edit.entries(read_text(backup) or "", place.path)
     except HostFileError:
         return {}
-
-
-# What was installed.
-
-
-def _record_file() -> Path:
-    return user_file(os.environ, Path.home()).with_name("installed.json")
-
-
-def _records() -> dict[str, Record]:
-    try:
-        data: Any = json.loads(_record_file().read_bytes())
-        return {str(k): Record(**v) for k, v in data.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
-
-
-def _remember(file: Path, before: str | None, after: str, backup: Path | None, moved: Sequence[str]) -> None:
-    records = _records()
-    name = str(backup) if backup else None
-    old = records.get(str(file))
-    if old is not None and before is not None and old.written == _hash(before):
-        name = old.backup  # installed twice: an uninstall goes back to before the first time
-    kept = dict(old.moved) if old is not None else {}
-    if backup is not None:
-        kept |= dict.fromkeys(moved, str(backup))
-    _save({**records, str(file): Record(name, _hash(after), kept)})
-
-
-def _forget(file: Path) -> None:
-    records = _records()
-    if records.pop(str(file), None) is not None:
-        _save(records)
-
-
-def _save(records: Mapping[str, Record]) -> None:
-    path = _record_file()
-    text = json.dumps({k: asdict(r) for k, r in records.items()}, indent=1) + "\n"
-    try:
-        write_text(path, text, read_text(path))
-    except HostFileError as error:
-        raise ConfigError(f"{path}: {error}") from None
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()

@@ -13,6 +13,7 @@ from proxy.config.document import Node, present
 from proxy.config.fields import Reader, unknown_key
 from proxy.config.settings import Mode, ServerConfig, Transport, Validate
 from proxy.errors import ConfigError
+from proxy.hosts.launches import OURSELVES
 from proxy.masking import secret_parts
 
 RESERVED_KEY = "narrow_waist"
@@ -51,7 +52,6 @@ _VALIDATE: Mapping[str, str] = {
 }
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_OURSELVES = re.compile(r"(?:^|[/\\])narrow-waist(?:\.exe|[@=].*)?$")
 _MILLISECONDS = 1000.0
 """From here on a time-out of another client's file is most likely in milliseconds."""
 
@@ -264,7 +264,7 @@ def _enabled(block: _Block, read: Reader) -> bool:
 
 def _launches_ourselves(command: str | None, args: tuple[str, ...]) -> bool:
     """Whether this is the entry that a client's file has for us: following it would start us again, without end."""
-    return any(_OURSELVES.search(word) for word in (command or "", *args)) and "--config" not in args
+    return any(OURSELVES.search(word) for word in (command or "", *args)) and "--config" not in args
 
 
 def _seconds(block: _Block, key: str, default: float, read: Reader, *, lenient: bool, warnings: list[str]) -> float:

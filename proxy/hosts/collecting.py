@@ -40,6 +40,13 @@ def servers_of(entries: Mapping[str, Any], dialect: Dialect, vault: Vault) -> li
     return found
 
 
+def secrets_of(entries: Mapping[str, Any], dialect: Dialect) -> list[str]:
+    """Every secret of one mapping of servers, to be masked in what is printed of its file."""
+    vault = Vault({})
+    servers_of(entries, dialect, vault)
+    return list(vault.values.values())
+
+
 def config_entry(launch: Launch) -> dict[str, Any]:
     """A server's block of `upstreams.yaml`, without what is default."""
     tools: dict[str, Any] = {}

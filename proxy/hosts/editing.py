@@ -12,8 +12,6 @@ from typing import Any, cast
 from proxy.hosts import json_text, toml_text, yaml_text
 from proxy.hosts.problem import HostFileError
 
-__all__ = ["Editor", "HostFileError", "editor"]
-
 
 @dataclass(frozen=True)
 class Editor:

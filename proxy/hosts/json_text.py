@@ -129,13 +129,8 @@ def set_member(text: str, path: Sequence[str], key: str, value: Mapping[str, Any
     newline = "\r\n" if "\r\n" in text else "\n"
     unit = _unit(text)
     if root is None:
-        nested = _nested([*path, key], value)
-        return (
-            text.rstrip(" \t\r\n")
-            + (newline if text.strip("\ufeff \t\r\n") else "")
-            + _dump(nested, "", unit, newline)
-            + newline
-        )
+        comments = text.rstrip(" \t\r\n") + (newline if text.strip("\ufeff \t\r\n") else "")
+        return comments + _dump(_nested([*path, key], value), "", unit, newline) + newline
     block, missing = _descend(root, path)
     names = [*missing, key]
     member = next((m for m in block.members if m.key == names[0]), None)
@@ -199,20 +194,22 @@ def _descend(root: _Node, path: Sequence[str]) -> tuple[_Node, list[str]]:
 
 
 def _insert(text: str, block: _Node, key: str, content: Any, unit: str, newline: str) -> str:
-    outer = _indent_at(text, block.start)
+    name = json.dumps(key, ensure_ascii=False)
+
+    def line(indent: str) -> str:
+        return f"{newline}{indent}{name}: {_dump(content, indent, unit, newline)}"
+
     if not block.members:
-        inner = outer + unit
-        entry = f"{newline}{inner}{json.dumps(key, ensure_ascii=False)}: {_dump(content, inner, unit, newline)}"
+        outer = _indent_at(text, block.start)
         kept = text[block.start + 1 : block.end - 1].rstrip()
-        return text[: block.start + 1] + kept + entry + newline + outer + text[block.end - 1 :]
+        return text[: block.start + 1] + kept + line(outer + unit) + newline + outer + text[block.end - 1 :]
     first, last = block.members[0], block.members[-1]
     if "\n" not in text[block.start : first.start]:  # an object on one line stays on one line
-        entry = f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(content, ensure_ascii=False)}"
+        entry = f"{name}: {json.dumps(content, ensure_ascii=False)}"
         if last.comma is not None:
             return f"{text[: last.comma + 1]} {entry},{text[last.comma + 1 :]}"
         return f"{text[: last.value.end]}, {entry}{text[last.value.end :]}"
-    inner = _indent_at(text, first.start)
-    entry = f"{newline}{inner}{json.dumps(key, ensure_ascii=False)}: {_dump(content, inner, unit, newline)}"
+    entry = line(_indent_at(text, first.start))
     after = last.value.end if last.comma is None else last.comma + 1
     rest = _LINE_REST.match(text, after)
     place = rest.end() if rest else after

@@ -9,6 +9,8 @@ from typing import Any, Literal, cast
 from proxy.hosts.problem import HostFileError
 
 Transport = Literal["stdio", "http", "sse"]
+OURSELVES = re.compile(r"(?:^|[/\\])narrow-waist(?:\.exe|[@=].*)?$")
+"""A word of a command line that starts this proxy."""
 
 
 class Dialect(Enum):
@@ -21,7 +23,6 @@ class Dialect(Enum):
     HERMES = "hermes"
     OPENCODE = "opencode"
     VS_CODE = "vscode"
-    WINDSURF = "windsurf"
     ZED = "zed"
 
 
@@ -53,7 +54,12 @@ class Launch:
             raise HostFileError("has neither a command nor an address")
 
 
-_SAME = {"command", "args", "env", "cwd", "url", "headers", "type", "transport", "enabled", "disabled"}
+_READ = {
+    "command", "args", "env", "environment", "env_vars", "cwd", "type", "transport", "enabled", "disabled",
+    "url", "httpUrl", "serverUrl", "headers", "requestHeaders", "http_headers", "env_http_headers",
+    "bearer_token_env_var", "tools", "includeTools", "excludeTools", "enabled_tools", "disabled_tools", "enabledTools", "disabledTools",
+    "timeout", "tool_timeout_sec", "connect_timeout", "startup_timeout_sec", "startup_timeout_ms",
+}  # fmt: skip
 _MEANINGLESS = {
     "name", "description", "source", "trust", "alwaysAllow", "autoApprove", "gallery", "version", "dev", "required",
     "default_tools_approval_mode", "tools_approval", "icon", "settings", "oauth", "auth", "sandboxEnabled",
@@ -73,13 +79,7 @@ def read_entry(entry: object, dialect: Dialect) -> Launch:
     words = _command(given)
     url = _text(given, "url") or _text(given, "httpUrl") or _text(given, "serverUrl")
     tools = _mapping(given.get("tools"))
-    include = _list(given, "includeTools", "enabled_tools", "enabledTools")
-    if "tools" in given and isinstance(given["tools"], list):
-        include = _list(given, "tools")
-    used = _SAME | {"httpUrl", "serverUrl", "environment", "tools", "timeout", "connect_timeout", "includeTools"}
-    used |= {"excludeTools", "enabled_tools", "disabled_tools", "enabledTools", "disabledTools", "http_headers"}
-    used |= {"env_http_headers", "bearer_token_env_var", "env_vars", "startup_timeout_sec", "startup_timeout_ms"}
-    used |= {"tool_timeout_sec", "requestHeaders"}
+    include = _list(given, "tools", "includeTools", "enabled_tools", "enabledTools")
     launch = Launch(
         command=words[0] if words else None,
         args=tuple(words[1:]),
@@ -93,7 +93,7 @@ def read_entry(entry: object, dialect: Dialect) -> Launch:
         exclude=_list(given, "excludeTools", "disabled_tools", "disabledTools") or _list(tools, "exclude") or (),
         timeout=_seconds(given, dialect),
         connect_timeout=_number(given, "startup_timeout_sec") or _number(given, "connect_timeout"),
-        ignored=tuple(sorted(given.keys() - used - _MEANINGLESS)),
+        ignored=tuple(sorted(given.keys() - _READ - _MEANINGLESS)),
     )
     return _codex(_neutral(launch, dialect), given) if dialect is Dialect.CODEX else _neutral(launch, dialect)
 
@@ -127,10 +127,7 @@ def starts_us(entry: object) -> bool:
     """Whether an entry of any dialect starts this proxy: following it would start us again, without end."""
     if not isinstance(entry, Mapping):
         return False
-    return any(_OURSELVES.search(word) for word in _command(cast(Mapping[str, Any], entry)))
-
-
-_OURSELVES = re.compile(r"(?:^|[/\\])narrow-waist(?:\.exe|[@=].*)?$")
+    return any(OURSELVES.search(word) for word in _command(cast(Mapping[str, Any], entry)))
 
 
 def _command(given: Mapping[str, Any]) -> list[str]:
@@ -139,9 +136,11 @@ def _command(given: Mapping[str, Any]) -> list[str]:
     if isinstance(command, Mapping):  # Zed until 2025: {"path": ..., "args": [...]}
         inner = cast(Mapping[str, Any], command)
         command, args = inner.get("path"), inner.get("args")
-    first = [str(c) for c in cast(list[Any], command)] if isinstance(command, list) else [command] if command else []
-    rest = [str(a) for a in cast(list[Any], args)] if isinstance(args, list) else [str(args)] if args else []
-    return [str(word) for word in first] + rest
+    return [*_words(command), *_words(args)]
+
+
+def _words(value: object) -> list[str]:
+    return [str(word) for word in cast(list[Any], value)] if isinstance(value, list) else [str(value)] if value else []
 
 
 def _transport(given: Mapping[str, Any], has_command: bool, dialect: Dialect) -> Transport:

@@ -157,7 +157,7 @@ PROGRAMS: Sequence[Program] = (
         "windsurf",
         "Windsurf",
         "windsurf",
-        Dialect.WINDSURF,
+        Dialect.PLAIN,
         _plain(lambda at: at.home / ".codeium" / "windsurf", "mcp_config.json", "mcpServers"),
     ),
     Program("zed", "Zed", "zed", Dialect.ZED, _zed),

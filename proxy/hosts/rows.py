@@ -244,8 +244,3 @@ class HostTable:
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ConfigError(f"host_row: {name!r} is not one of {', '.join(by_name)}{hint}")
         return row
-
-
-def row_for(client_name: str | None, override: str | None = None) -> HostRow:
-    """`HostTable.row_for` of the table as it is without a configuration."""
-    return HostTable().row_for(client_name, override)
