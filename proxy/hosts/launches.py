@@ -55,11 +55,14 @@ class Launch:
 
 
 _READ = {
-    "command", "args", "env", "environment", "env_vars", "cwd", "type", "transport", "enabled", "disabled",
-    "url", "httpUrl", "serverUrl", "headers", "requestHeaders", "http_headers", "env_http_headers",
-    "bearer_token_env_var", "tools", "includeTools", "excludeTools", "enabled_tools", "disabled_tools", "enabledTools", "disabledTools",
+    "command", "args", "cwd", "env", "environment", "env_vars",
+    "url", "httpUrl", "serverUrl", "type", "transport",
+    "headers", "requestHeaders", "http_headers", "env_http_headers", "bearer_token_env_var",
+    "enabled", "disabled", "tools", "includeTools", "excludeTools",
+    "enabled_tools", "disabled_tools", "enabledTools", "disabledTools",
     "timeout", "tool_timeout_sec", "connect_timeout", "startup_timeout_sec", "startup_timeout_ms",
 }  # fmt: skip
+"""Keys that are understood."""
 _MEANINGLESS = {
     "name", "description", "source", "trust", "alwaysAllow", "autoApprove", "gallery", "version", "dev", "required",
     "default_tools_approval_mode", "tools_approval", "icon", "settings", "oauth", "auth", "sandboxEnabled",
