@@ -7,7 +7,6 @@ share the folder.
 
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import stat
@@ -20,6 +19,7 @@ from typing import Any, cast
 
 from proxy.config import ServerConfig
 from proxy.upstream.discovery import Found
+from proxy.wire import decode, encode
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class Snapshot:
 
     def _read(self, name: str) -> dict[str, Any] | None:
         try:
-            value: object = json.loads(self._content(name))
+            value: object = decode(self._content(name))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
@@ -162,11 +162,11 @@ class Snapshot:
 
     def _write(self, name: str, data: dict[str, Any]) -> None:
         try:
-            text = json.dumps({"version": VERSION, **data}, separators=(",", ":"))
-        except (ValueError, RecursionError) as error:
+            content = encode({"version": VERSION, **data})
+        except RecursionError as error:
             log.warning("could not keep the snapshot %s: %s", name, error)
             return
-        self._replace(name, text.encode())
+        self._replace(name, content)
 
     def _replace(self, name: str, content: bytes) -> None:
         if self.folder is None:
