@@ -12,10 +12,12 @@ from proxy.cli.common import read_token, settings, token_file
 from proxy.cli.logs import set_up_logging
 from proxy.config import OWN_TOKEN, GuardConfig
 from proxy.guard.tokens import TokenFile
+from proxy.memory import keep_at_hand
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the client is gone, or a signal; raises ConfigError."""
+    keep_at_hand()
     config = settings(options)
     token = read_token("--token-file", options.token_file) if options.token_file else os.environ.get(OWN_TOKEN) or None
     set_up_logging(logging.INFO, config, verbose=options.verbose, own=[token or ""])
