@@ -274,9 +274,10 @@ class Connection:
                 self.last_words = LastWords(self.config.key, self._mask)
                 environment = child_environment(self.config, self.environ)
                 opened = open_stdio(self.config, environment, peer, self.last_words, self.reaper)
+            elif self.config.transport == "sse":
+                opened = open_sse(self.config, peer)
             else:
-                open_url = open_sse if self.config.transport == "sse" else open_http
-                opened = open_url(self.config, peer, self._on_lost, self._on_suspect)
+                opened = open_http(self.config, peer, self._on_lost, self._on_suspect)
             await stack.enter_async_context(opened)
             yield
 

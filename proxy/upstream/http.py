@@ -1,124 +1,301 @@
-"""Upstreams over Streamable HTTP: the SDK's transport, hardened.
+"""Upstreams over Streamable HTTP: each message is a POST, its answer a JSON body or an event stream.
 
-The SDK's transport lets one failing POST cancel every call in flight, loses the HTTP status, and limits an SSE event
-to 1 MiB. `HttpClient` sits below it and turns every answer that is not JSON-RPC into a JSON-RPC error for that one
-request, carrying a marker that `_Streams` turns into `Peer.fail`.
+The SDK's client gives up a server's own stream after two failures, loses the HTTP status, lets one failing POST cancel
+every call in flight, and costs as much processor time as all the rest of a call; so this is ours. A POST that gets no
+JSON-RPC answer fails its own request, at once, with the reason.
 """
 
-import json
 import logging
-import math
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
 import anyio
 import httpx2
-import mcp_types as types
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from proxy.config import ServerConfig
 from proxy.text import one_line, shorten
 from proxy.upstream.failure import describe
 from proxy.upstream.peer import Peer
-from proxy.wire import TOO_DEEP, writable
+from proxy.upstream.web import answered, content_type, events, excerpt, http_client, is_event_stream, misled, origin
+from proxy.upstream.web import parsed as parse
+from proxy.wire import encode_request
 
 log = logging.getLogger(__name__)
 
-MARKER = "narrow-waist/failure"
-SSE_MAX_EVENT = 256 * 1024 * 1024
 GOODBYE = 1.0
 """Seconds for the DELETE that ends a session."""
-
-_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
-_LOCAL = re.compile(
-    r"SSE stream (ended|failed)|Failed to parse (JSON|SSE)|server answered a request with 202|"
-    r"Unexpected content type|Redirect to "
-)
-"""Errors that the SDK's transport makes up itself; they are failures of the connection, not answers of the server."""
+RETRY, RETRY_CAP, PROVEN = 1.0, 60.0, 30.0
+"""Seconds until a stream is opened again where the server names none; doubled up to the cap until one has lasted."""
+RESUMES = 3
+"""How often an answer's broken stream is resumed without anything new in it."""
+PASSING = frozenset({408, 425, 429})
+"""Refusals of the server's own stream that may pass; every other 4xx says that it has none."""
 
 OnLost = Callable[[], None]
 
 
-class HttpClient(httpx2.AsyncClient):
-    """An HTTP client whose failures to get a JSON-RPC answer stay with the one request they happened to."""
+class _Unanswered(Exception):
+    """A POST brought no answer of the server."""
 
-    def __init__(self, config: ServerConfig, on_lost: OnLost, on_suspect: OnLost) -> None:
-        super().__init__(
-            headers=dict(config.headers),
-            timeout=httpx2.Timeout(min(config.connect_timeout, 30.0), read=None, pool=None),
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
-        )
+    def __init__(self, reason: str, *, may_have_run: bool) -> None:
+        super().__init__(reason)
+        self.may_have_run = may_have_run
+
+
+@dataclass
+class _Place:
+    """Where an event stream is to be taken up again."""
+
+    last: str = ""
+    """Id of its last event; "" where the server gives none."""
+    retry: float = RETRY
+    """Seconds."""
+
+    async def note(self, stream: AsyncIterator[httpx2.ServerSentEvent]) -> AsyncIterator[str]:
+        """The texts of a stream's messages, each after its place was noted."""
+        async for event in stream:
+            self.last = event.id or self.last
+            if event.retry is not None:
+                self.retry = event.retry / 1000
+            if event.event == "message" and event.data:
+                yield event.data
+
+
+@dataclass
+class _Post:
+    """A request on its way."""
+
+    scope: anyio.CancelScope
+    modern: bool
+    """In the stateless era the end of the POST is what cancels; before, it says nothing (2025-11-25, transports)."""
+
+
+class _Link:
+    """The write side of a connection, and the tasks that bring its answers."""
+
+    takes_headers = True
+
+    def __init__(
+        self,
+        url: str,
+        client: httpx2.AsyncClient,
+        peer: Peer,
+        tasks: anyio.abc.TaskGroup,
+        on_lost: OnLost,
+        on_suspect: OnLost,
+    ) -> None:
+        self._url, self._client, self._peer, self._tasks = url, client, peer, tasks
         self._on_lost, self._on_suspect = on_lost, on_suspect
-        self._session: httpx2.Headers | None = None
+        self._session: str | None = None
+        self._version: str | None = None
+        """As agreed: for what comes without headers of its own."""
+        self._posts: dict[int | str, _Post] = {}
+        self._greeting: anyio.Event | None = None
+        """While `initialized` is on its way: no request may overtake it."""
 
-    async def end_session(self, url: str) -> None:
+    def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        method, body = message.get("method"), encode_request(message)
+        if method == "initialize":
+            self._version = None  # it may stand from the probe before
+        elif headers is not None:
+            self._version = headers.get("mcp-protocol-version", self._version)
+        if method == "notifications/cancelled":
+            self._cancel(message["params"].get("requestId"), body)
+        elif method is None or "id" not in message:
+            if method == "notifications/initialized":
+                self._greeting = anyio.Event()
+                self._tasks.start_soon(self._greet, body, headers)
+            else:
+                self._tasks.start_soon(self._tell, body, headers)
+        else:
+            post = self._posts[message["id"]] = _Post(anyio.CancelScope(), self._version in MODERN_PROTOCOL_VERSIONS)
+            self._tasks.start_soon(self._ask, message, body, headers, post)
+
+    def _built(self, method: str, body: bytes | None, headers: Mapping[str, str] | None, **more: str) -> httpx2.Request:
+        fields = {"accept": "application/json, text/event-stream"}
+        if body is not None:
+            fields["content-type"] = "application/json"
+        if self._session is not None:
+            fields["mcp-session-id"] = self._session
+        if self._version is not None:
+            fields["mcp-protocol-version"] = self._version
+        return self._client.build_request(
+            method, self._url, content=body, headers={**fields, **(headers or {}), **more}
+        )
+
+    # What has no answer.
+
+    async def _greet(self, body: bytes, headers: Mapping[str, str] | None) -> None:
+        assert self._greeting is not None
+        try:
+            await self._tell(body, headers)
+        finally:
+            self._greeting.set()
+            self._greeting = None
+        if self._session is not None:
+            await self._listen()
+
+    async def _tell(self, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        try:
+            request = self._built("POST", body, headers)
+            async with answered(self._client, request) as response:
+                if response.status_code == 202:
+                    await response.aread()  # nothing, but the connection can be used again
+                elif response.status_code == 404 and "mcp-session-id" in request.headers:
+                    self._on_lost()
+        except httpx2.HTTPError as error:
+            log.debug("server %r: not sent: %s", self._peer.server, describe(error))
+
+    def _cancel(self, ident: int | str, body: bytes) -> None:
+        if (post := self._posts.get(ident)) is None:
+            return  # it has been answered
+        if post.modern:
+            post.scope.cancel()
+        else:
+            self._tasks.start_soon(self._give_up, post, body)
+
+    async def _give_up(self, post: _Post, body: bytes) -> None:
+        await self._tell(body)
+        post.scope.cancel()  # some servers never end the stream of what was cancelled
+
+    async def goodbye(self) -> None:
         """Tell the server that we are leaving, also while we are being cancelled; what it answers does not matter."""
         if self._session is not None:
             with anyio.move_on_after(GOODBYE, shield=True), suppress(httpx2.HTTPError):
-                await self.delete(url, headers=self._session)
+                async with answered(self._client, self._built("DELETE", None, None)):
+                    pass
 
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request; a POST that gets no JSON-RPC answer gets one of ours, which says why."""
-        if request.method != "POST":
-            return await super().send(request, **options)
-        body = _body(await request.aread())
-        try:
-            response = await super().send(request, **options)
-            reason = await self._problem(request, response, body)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            self._on_suspect()
-            return _failure(request, body, f"cannot reach {origin(request)}: {describe(error)}", may_have_run=False)
-        except (httpx2.TransportError, httpx2.DecodingError) as error:
-            self._on_suspect()
-            return _failure(request, body, f"the HTTP connection failed: {describe(error)}", may_have_run=True)
-        if reason is None:
-            if (session := response.headers.get("mcp-session-id")) is not None:
-                self._session = httpx2.Headers({"mcp-session-id": session})
-            return response
-        status = response.status_code
-        await response.aclose()
-        if status == 404 and "mcp-session-id" in request.headers:
-            self._on_lost()
-            return _failure(request, body, "the server has forgotten our session", may_have_run=False, lost=True)
-        self._on_suspect()
-        return _failure(request, body, reason, may_have_run=status >= 500 or status < 400, status=status)
+    # Requests.
 
-    async def _problem(self, request: httpx2.Request, response: httpx2.Response, body: Mapping[str, Any]) -> str | None:
-        """What is wrong with the answer to a JSON-RPC request, or None; may replace the response's content."""
-        if response.next_request is not None or response.is_redirect:
-            return None  # the SDK follows it within the origin
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if "id" not in body or "method" not in body:  # a notification or an answer of ours
-            return None
-        if response.status_code == 202:
-            return "HTTP 202: the server accepted the request but gives no answer to it"
-        if response.is_success and kind == "text/event-stream":
-            await _mend_event_stream(response)
-            return None
-        content = await _whole(response)
-        frame = parsed(content)
-        if not _is_answer(frame):
-            return excerpt(response, content)
-        # A whole JSON-RPC answer, whatever the content type and mostly whatever the status.
-        if not response.is_success:
-            if response.status_code in (401, 403) or "error" not in frame:
-                return excerpt(response, content)
-            if "mcp-session-id" in request.headers:
-                if response.status_code == 404:
-                    return excerpt(response, content)
+    async def _ask(
+        self, message: Mapping[str, Any], body: bytes, headers: Mapping[str, str] | None, post: _Post
+    ) -> None:
+        ident: int | str = message["id"]
+        with post.scope:
+            try:
+                if self._greeting is not None:
+                    await self._greeting.wait()
+                await self._exchange(message, self._built("POST", body, headers))
+            except _Unanswered as failure:
+                self._peer.fail(ident, str(failure), may_have_run=failure.may_have_run)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
                 self._on_suspect()
-        as_it_came = content.isascii()
-        if frame.get("id") is None and "error" in frame:
-            frame["id"], as_it_came = body["id"], False  # refused before its id was read
-        elif str(frame.get("id")) != str(body["id"]):
-            return "the answer has another request's id"
-        response.headers["content-type"] = "application/json"
-        if not as_it_came:  # the SDK reads less leniently
-            response._content = json.dumps(frame).encode()  # pyright: ignore[reportPrivateUsage]
-        return None
+                where = origin(self._client.build_request("POST", self._url))
+                self._peer.fail(ident, f"cannot reach {where}: {describe(error)}", may_have_run=False)
+            except (httpx2.TransportError, httpx2.DecodingError) as error:
+                self._on_suspect()
+                self._peer.fail(ident, f"the HTTP connection failed: {describe(error)}")
+            except Exception as error:
+                log.exception("server %r: its answer over HTTP could not be read", self._peer.server)
+                self._peer.fail(ident, f"its answer could not be read: {describe(error)}")
+        if self._posts.get(ident) is post:
+            del self._posts[ident]
+
+    async def _exchange(self, message: Mapping[str, Any], request: httpx2.Request) -> None:
+        """Send a request, and feed the peer what comes with the answer."""
+        ident: int | str = message["id"]
+        async with answered(self._client, request) as response:
+            if (why := misled(response)) is not None:
+                raise _Unanswered(why, may_have_run=False)
+            if message["method"] == "initialize" and response.is_success:
+                self._session = response.headers.get("mcp-session-id")
+            if response.status_code == 202:
+                raise self._bad(response, "HTTP 202: the server accepted the request but gives no answer to it")
+            if not await is_event_stream(response):
+                self._receive(self._judged(response, await response.aread(), ident))
+                return
+            place = _Place()
+            if await self._read(response, place, ident):
+                return
+        await self._resume(place, ident)
+
+    def _judged(self, response: httpx2.Response, content: bytes, ident: int | str) -> dict[str, Any]:
+        """A whole JSON-RPC answer, whatever the content type and mostly whatever the status; raises _Unanswered."""
+        frame = parse(content)
+        if not _is_answer(frame):
+            raise self._bad(response, excerpt(response, content))
+        if not response.is_success:
+            status, in_session = response.status_code, "mcp-session-id" in response.request.headers
+            if status in (401, 403) or "error" not in frame or (in_session and status == 404):
+                raise self._bad(response, excerpt(response, content))
+            if in_session:
+                self._on_suspect()
+        return _answer_to(ident, frame)
+
+    def _bad(self, response: httpx2.Response, reason: str) -> _Unanswered:
+        status = response.status_code
+        if status == 404 and "mcp-session-id" in response.request.headers:
+            self._on_lost()
+            return _Unanswered("the server has forgotten our session", may_have_run=False)
+        self._on_suspect()
+        return _Unanswered(reason, may_have_run=status >= 500 or status < 400)
+
+    # Event streams.
+
+    async def _read(self, response: httpx2.Response, place: _Place, ident: int | str | None = None) -> bool:
+        """Feed the peer from a stream until it ends; True once the answer to `ident` was in it."""
+        try:
+            async for text in place.note(events(response)):
+                frame = parse(text.encode("utf-8", "replace"))
+                if ident is not None and frame is None:
+                    raise _Unanswered(f"unparseable answer: {shorten(one_line(text[:400]), 160)}", may_have_run=True)
+                if ident is not None and _is_answer(frame):
+                    self._receive(_answer_to(ident, frame))
+                    return True
+                self._receive(frame, text)
+        except httpx2.SSEError as error:
+            raise _Unanswered(f"the event stream failed: {describe(error)}", may_have_run=True) from None
+        except httpx2.TransportError as error:
+            log.debug("server %r: an event stream broke: %s", self._peer.server, describe(error))
+        return False
+
+    def _receive(self, frame: object, text: str = "") -> None:
+        if not self._peer.receive(frame):
+            said = shorten(one_line(text[:400]), 200)
+            log.warning("server %r: an event that is not MCP: %s", self._peer.server, said)
+
+    def _stream(self, place: _Place) -> AbstractAsyncContextManager[httpx2.Response]:
+        """Open a stream with a GET, at a place of an earlier one."""
+        more = {"accept": "text/event-stream"} | ({"last-event-id": place.last} if place.last else {})
+        return answered(self._client, self._built("GET", None, more))
+
+    async def _resume(self, place: _Place, ident: int | str) -> None:
+        """Take up the stream of an answer again where the server can do that; raises _Unanswered."""
+        left = RESUMES
+        while left and place.last:
+            before = place.last
+            await anyio.sleep(min(place.retry, RETRY_CAP))
+            with suppress(httpx2.TransportError):
+                async with self._stream(place) as response:
+                    if await is_event_stream(response) and await self._read(response, place, ident):
+                        return
+            left = RESUMES if place.last != before else left - 1
+        raise _Unanswered("the event stream ended without an answer", may_have_run=True)
+
+    async def _listen(self) -> None:
+        """Read the stream on which a server speaks of its own accord, if it has one, for as long as we live."""
+        place, delay = _Place(), RETRY
+        while True:
+            opened = anyio.current_time()
+            try:
+                async with self._stream(place) as response:
+                    status = response.status_code
+                    if response.is_success or response.next_request is not None:
+                        if content_type(response) != "text/event-stream":
+                            return
+                        await self._read(response, place)
+                    elif status < 500 and status not in PASSING:
+                        return
+            except _Unanswered as failure:
+                log.warning("server %r: %s", self._peer.server, failure)
+            except httpx2.HTTPError as error:
+                log.debug("server %r: its own stream: %s", self._peer.server, describe(error))
+            proven = anyio.current_time() - opened > PROVEN
+            delay = place.retry if proven else min(max(delay, place.retry) * 2, RETRY_CAP)
+            await anyio.sleep(delay)
 
 
 def _is_answer(message: object) -> TypeGuard[dict[str, Any]]:
@@ -128,158 +305,13 @@ def _is_answer(message: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(frame.get("error"), dict) or isinstance(frame.get("result"), dict)
 
 
-def _body(content: bytes) -> dict[str, Any]:
-    value = parsed(content)
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
-
-
-def parsed(content: bytes) -> object:
-    """The JSON value that a body holds; None where it holds none."""
-    try:
-        return json.loads(content.decode("utf-8-sig", "replace"))
-    except (ValueError, RecursionError):
-        return None
-
-
-def origin(request: httpx2.Request) -> str:
-    """Scheme, host and port of a request: what an error may show of its address."""
-    return f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace')}"
-
-
-def excerpt(response: httpx2.Response, content: bytes) -> str:
-    """Status and a short, tag-free excerpt: no HTML page ever reaches a model."""
-    text = one_line(_TAGS.sub(" ", content[:4096].decode("utf-8", "replace")))
-    said = f": {shorten(text, 160)}" if text else ", empty body"
-    retry = response.headers.get("retry-after")
-    wait = f" (retry after {shorten(one_line(retry), 40)})" if retry else ""
-    what = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
-    return f"{what}{wait}{said}" if not response.is_success else f"{what} but not a JSON-RPC answer{said}"
-
-
-def _failure(
-    request: httpx2.Request,
-    body: Mapping[str, Any],
-    reason: str,
-    *,
-    may_have_run: bool,
-    lost: bool = False,
-    status: int | None = None,
-) -> httpx2.Response:
-    marker = {MARKER: {"reason": reason, "mayHaveRun": may_have_run, "lost": lost, "status": status}}
-    error = {"code": -32603, "message": reason, "data": marker}
-    if "id" not in body:
-        return httpx2.Response(202, request=request)
-    return httpx2.Response(200, json={"jsonrpc": "2.0", "id": body["id"], "error": error}, request=request)
-
-
-async def _whole(response: httpx2.Response) -> bytes:
-    """The content of a response; where that is not encoded, without httpx2's generators for each of its chunks."""
-    if response.is_stream_consumed or "content-encoding" in response.headers:
-        return await response.aread()
-    stream = cast(httpx2.AsyncByteStream, response.stream)
-    response._content = b"".join([part async for part in stream])  # pyright: ignore[reportPrivateUsage]
-    await response.aclose()
-    return response._content  # pyright: ignore[reportPrivateUsage]
-
-
-class _Pushback(httpx2.AsyncByteStream):
-    """A byte stream whose first chunk was read already."""
-
-    def __init__(self, first: bytes, rest: AsyncIterator[bytes], inner: httpx2.AsyncByteStream) -> None:
-        self._first, self._rest, self._inner = first, rest, inner
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._first
-        async for chunk in self._rest:
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-async def _mend_event_stream(response: httpx2.Response) -> None:
-    """Some gateways label a bare JSON body as an event stream: present it as what it is."""
-    inner = cast(httpx2.AsyncByteStream, response.stream)
-    chunks = aiter(inner)
-    first = await anext(chunks, b"")
-    response.stream = _Pushback(first, chunks, inner)
-    if first.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
-        response.headers["content-type"] = "application/json"
-        await response.aread()
-
-
-class _Streams:
-    """The SDK's stream pair as a `Link`: dicts become its models on the way out, and dicts again on the way in."""
-
-    def __init__(self, peer: Peer) -> None:
-        self._peer = peer
-        self._send, self._outbox = anyio.create_memory_object_stream[SessionMessage](math.inf)
-
-    def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
-        if not writable(message):  # the SDK would end the connection, and with it the calls of others
-            raise OSError(TOO_DEEP)
-        model: types.JSONRPCMessage
-        if "method" not in message:
-            model = (
-                types.JSONRPCResponse.model_construct(**message)
-                if "result" in message
-                else types.JSONRPCError.model_validate(message)
-            )
-        elif "id" in message:
-            model = types.JSONRPCRequest.model_construct(**message)
-        else:
-            model = types.JSONRPCNotification.model_construct(**message)
-        metadata = ClientMessageMetadata(headers=dict(headers)) if headers else None
-        try:
-            self._send.send_nowait(SessionMessage(model, metadata))
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            raise BrokenPipeError("the connection is closed") from None
-
-    takes_headers = True
-
-    def close(self) -> None:
-        """Nothing is sent any more."""
-        self._send.close()
-        self._outbox.close()
-
-    async def pump(self, write: Any) -> None:
-        """Hand queued messages to the SDK's transport."""
-        try:
-            async with self._outbox:
-                async for message in self._outbox:
-                    await write.send(message)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self._peer.close("the HTTP connection was closed")
-
-    async def read(self, read: Any) -> None:
-        """Feed the peer from the SDK's transport until that ends."""
-        try:
-            async for item in read:
-                if isinstance(item, Exception):
-                    log.warning(
-                        "server %r: unreadable message: %s", self._peer.server, shorten(one_line(str(item)), 200)
-                    )
-                else:
-                    self._take(item.message)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass
-        self._peer.close("the HTTP connection was closed")
-
-    def _take(self, message: types.JSONRPCMessage) -> None:
-        if isinstance(message, types.JSONRPCResponse):
-            self._peer.receive({"id": message.id, "result": message.result})
-        elif isinstance(message, types.JSONRPCError):
-            data: Any = message.error.data
-            marker = cast(dict[str, Any], data).get(MARKER) if isinstance(data, dict) else None
-            if marker is not None:
-                self._peer.fail(message.id, marker["reason"], may_have_run=marker["mayHaveRun"])
-            elif _LOCAL.match(message.error.message):
-                self._peer.fail(message.id, message.error.message)
-            else:
-                error: dict[str, Any] = {"code": message.error.code, "message": message.error.message, "data": data}
-                self._peer.receive({"id": message.id, "error": error})
-        else:
-            self._peer.receive(message.model_dump(by_alias=True, mode="json", exclude_unset=True))
+def _answer_to(ident: int | str, frame: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a request, whose id it must have; raises _Unanswered."""
+    if frame.get("id") is None and "error" in frame:
+        return {**frame, "id": ident}  # refused before its id was read
+    if str(frame.get("id")) != str(ident):
+        raise _Unanswered("the answer has another request's id", may_have_run=True)
+    return frame
 
 
 @asynccontextmanager
@@ -290,21 +322,12 @@ async def open_http(config: ServerConfig, peer: Peer, on_lost: OnLost, on_suspec
     `on_suspect` when an answer was such that the session may be gone.
     """
     assert config.url is not None
-    async with (
-        HttpClient(config, on_lost, on_suspect) as client,
-        streamable_http_client(
-            config.url, http_client=client, max_sse_event_size=SSE_MAX_EVENT, terminate_on_close=False
-        ) as (read, write),
-        anyio.create_task_group() as tasks,
-    ):
-        streams = _Streams(peer)
-        tasks.start_soon(streams.pump, write)
-        tasks.start_soon(streams.read, read)
-        peer.attach(streams)
+    async with http_client(config) as client, anyio.create_task_group() as tasks:
+        link = _Link(config.url, client, peer, tasks, on_lost, on_suspect)
+        peer.attach(link)
         try:
             yield
         finally:
             peer.close("the proxy closed the connection")
-            await client.end_session(config.url)
-            streams.close()
+            await link.goodbye()
             tasks.cancel_scope.cancel()

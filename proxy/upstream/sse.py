@@ -15,8 +15,8 @@ import httpx2
 from proxy.config import ServerConfig
 from proxy.text import one_line, shorten
 from proxy.upstream.failure import ConnectError, describe
-from proxy.upstream.http import SSE_MAX_EVENT, HttpClient, OnLost, excerpt, origin, parsed
 from proxy.upstream.peer import Peer
+from proxy.upstream.web import events, excerpt, http_client, origin, parsed
 from proxy.wire import encode_request
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 class _SseLink:
     """The write side of the legacy transport: each message is a POST to the endpoint the server named."""
 
-    def __init__(self, client: HttpClient, peer: Peer, endpoint: str, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(self, client: httpx2.AsyncClient, peer: Peer, endpoint: str, tasks: anyio.abc.TaskGroup) -> None:
         self._client, self._peer, self._endpoint, self._tasks = client, peer, endpoint, tasks
 
     def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
@@ -36,9 +36,7 @@ class _SseLink:
 
     async def _post(self, message: dict[str, Any], content: bytes, headers: dict[str, str]) -> None:
         try:
-            response = await httpx2.AsyncClient.send(
-                self._client, self._client.build_request("POST", self._endpoint, content=content, headers=headers)
-            )
+            response = await self._client.post(self._endpoint, content=content, headers=headers)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             self._peer.fail(message.get("id"), f"cannot reach the server: {describe(error)}", may_have_run=False)
             return
@@ -54,14 +52,14 @@ class _SseLink:
 
 
 @asynccontextmanager
-async def open_sse(config: ServerConfig, peer: Peer, on_lost: OnLost, on_suspect: OnLost) -> AsyncGenerator[None]:
+async def open_sse(config: ServerConfig, peer: Peer) -> AsyncGenerator[None]:
     """Attach `peer` to a server of the legacy HTTP+SSE transport (2024-11-05).
 
     Raises:
         ConnectError: no event stream, or one that names no endpoint.
     """
     assert config.url is not None
-    async with HttpClient(config, on_lost, on_suspect) as client:
+    async with http_client(config) as client:
         request = client.build_request(
             "GET", config.url, headers={"accept": "text/event-stream", "cache-control": "no-store"}
         )
@@ -74,10 +72,10 @@ async def open_sse(config: ServerConfig, peer: Peer, on_lost: OnLost, on_suspect
             if not response.is_success or not kind.startswith("text/event-stream"):
                 reason = excerpt(response, await response.aread())
                 raise ConnectError(f"no event stream: {reason}", permanent=response.status_code in (401, 403, 404, 405))
-            events = aiter(httpx2.EventSource(response, max_event_size=SSE_MAX_EVENT))
-            endpoint = await _endpoint(str(response.url), events)
+            stream = events(response)
+            endpoint = await _endpoint(str(response.url), stream)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_read_events, events, peer)
+                tasks.start_soon(_read_events, stream, peer)
                 peer.attach(_SseLink(client, peer, endpoint, tasks))
                 try:
                     yield
@@ -89,8 +87,8 @@ async def open_sse(config: ServerConfig, peer: Peer, on_lost: OnLost, on_suspect
                 await response.aclose()
 
 
-async def _endpoint(base: str, events: AsyncIterator[httpx2.ServerSentEvent]) -> str:
-    async for event in events:
+async def _endpoint(base: str, stream: AsyncIterator[httpx2.ServerSentEvent]) -> str:
+    async for event in stream:
         if event.event == "endpoint":
             endpoint = urljoin(base, event.data)
             if urlsplit(endpoint)[:2] != urlsplit(base)[:2]:
@@ -99,10 +97,10 @@ async def _endpoint(base: str, events: AsyncIterator[httpx2.ServerSentEvent]) ->
     raise ConnectError("the event stream ended without naming an endpoint")
 
 
-async def _read_events(events: AsyncIterator[httpx2.ServerSentEvent], peer: Peer) -> None:
+async def _read_events(stream: AsyncIterator[httpx2.ServerSentEvent], peer: Peer) -> None:
     reason = "the server closed the event stream"
     try:
-        async for event in events:
+        async for event in stream:
             if event.event == "message" and event.data:
                 message = parsed(event.data.encode("utf-8", "replace"))
                 if not peer.receive(message):
