@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 GOODBYE = 1.0
 """Seconds for the DELETE that ends a session."""
 RETRY, RETRY_CAP, PROVEN = 1.0, 60.0, 30.0
-"""Seconds until a stream is opened again where the server names none; doubled up to the cap until one has lasted."""
+"""Seconds until a stream is opened again where the server names none; doubled up to the cap, until one has brought an
+event or has lasted."""
 RESUMES = 3
 """How often an answer's broken stream is resumed without anything new in it."""
 PASSING = frozenset({408, 425, 429})
@@ -53,11 +54,13 @@ class _Place:
     """Id of its last event; "" where the server gives none."""
     retry: float = RETRY
     """Seconds."""
+    seen: bool = False
+    """Whether there was an event."""
 
     async def note(self, stream: AsyncIterator[httpx2.ServerSentEvent]) -> AsyncIterator[str]:
         """The texts of a stream's messages, each after its place was noted."""
         async for event in stream:
-            self.last = event.id or self.last
+            self.last, self.seen = event.id or self.last, True
             if event.retry is not None:
                 self.retry = event.retry / 1000
             if event.event == "message" and event.data:
@@ -175,16 +178,16 @@ class _Link:
     ) -> None:
         ident: int | str = message["id"]
         with post.scope:
+            if self._greeting is not None:
+                await self._greeting.wait()
+            request = self._built("POST", body, headers)
             try:
-                if self._greeting is not None:
-                    await self._greeting.wait()
-                await self._exchange(message, self._built("POST", body, headers))
+                await self._exchange(message, request)
             except _Unanswered as failure:
                 self._peer.fail(ident, str(failure), may_have_run=failure.may_have_run)
             except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
                 self._on_suspect()
-                where = origin(self._client.build_request("POST", self._url))
-                self._peer.fail(ident, f"cannot reach {where}: {describe(error)}", may_have_run=False)
+                self._peer.fail(ident, f"cannot reach {origin(request)}: {describe(error)}", may_have_run=False)
             except (httpx2.TransportError, httpx2.DecodingError) as error:
                 self._on_suspect()
                 self._peer.fail(ident, f"the HTTP connection failed: {describe(error)}")
@@ -277,9 +280,10 @@ class _Link:
 
     async def _listen(self) -> None:
         """Read the stream on which a server speaks of its own accord, if it has one, for as long as we live."""
-        place, delay = _Place(), RETRY
+        place = _Place()
+        delay = place.retry
         while True:
-            opened = anyio.current_time()
+            opened, place.seen = anyio.current_time(), False
             try:
                 async with self._stream(place) as response:
                     status = response.status_code
@@ -293,9 +297,9 @@ class _Link:
                 log.warning("server %r: %s", self._peer.server, failure)
             except httpx2.HTTPError as error:
                 log.debug("server %r: its own stream: %s", self._peer.server, describe(error))
-            proven = anyio.current_time() - opened > PROVEN
-            delay = place.retry if proven else min(max(delay, place.retry) * 2, RETRY_CAP)
-            await anyio.sleep(delay)
+            proven = place.seen or anyio.current_time() - opened > PROVEN
+            delay = place.retry if proven else delay * 2
+            await anyio.sleep(min(delay, RETRY_CAP))
 
 
 def _is_answer(message: object) -> TypeGuard[dict[str, Any]]:
