@@ -39,9 +39,8 @@ async def test_arguments_nested_too_deeply_fail_their_call_and_no_other(transpor
         await client.hello()
         connection = app.fleet.connections["o"]
         session = await connection.ready()
-        for levels in (300, 5_000) if transport == "http" else (5_000,):
-            with pytest.raises(UpstreamFailure, match="nested too deeply") as raised:
-                await session.request("tools/call", {"name": "look", "arguments": {"x": nested(levels)}})
-            assert not raised.value.may_have_run
+        with pytest.raises(UpstreamFailure, match="nested too deeply") as raised:
+            await session.request("tools/call", {"name": "look", "arguments": {"x": nested(5_000)}})
+        assert not raised.value.may_have_run
         assert (await client.through(name, {"x": nested(20)}))["result"]["content"][0]["text"] == "ran look"
         assert connection.session is session
