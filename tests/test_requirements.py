@@ -25,6 +25,7 @@ TIED = (
     "tests/test_offers.py",
     "tests/test_dispatch.py",
     "tests/test_stdio_transport.py",
+    "tests/test_http_upstream.py",
     "tests/test_breaker.py",
     "tests/test_snapshot.py",
 )
