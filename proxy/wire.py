@@ -12,7 +12,6 @@ from pydantic_core import from_json, to_json
 
 READ_SIZE = 64 * 1024
 INTERNAL_ERROR = -32603
-TOO_DEEP = "it is nested too deeply"
 
 
 class Lines:
@@ -83,7 +82,7 @@ def encode_request(message: Mapping[str, Any]) -> bytes:
     try:
         return encode(message)
     except RecursionError:
-        raise OSError(TOO_DEEP) from None
+        raise OSError("it is nested too deeply") from None
 
 
 def writable(value: object, room: int = 0) -> bool:
