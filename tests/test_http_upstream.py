@@ -230,7 +230,7 @@ def welcome(asked: Asked, line: Line) -> bool:
 async def test_a_server_s_own_stream_is_opened_again_for_as_long_as_it_takes() -> None:
     """The SDK's client gives it up after the second failure, and never hears of a changed list again."""
     heard = anyio.Event()
-    answers = iter(["stream", "503", "503", "503", "429", "cut"])
+    answers = iter(["stream", "503", "cut", "429"])
 
     async def act(asked: Asked, line: Line) -> None:
         if welcome(asked, line):
@@ -249,8 +249,34 @@ async def test_a_server_s_own_stream_is_opened_again_for_as_long_as_it_takes() -
     async with upstream(act, lambda method: heard.set()) as (peer, web):
         await hello(peer)
         await heard.wait()
-    assert web.whats().count("GET") == 7
+    assert web.whats().count("GET") == 5
     assert {each.headers["mcp-session-id"] for each in web.asked if each.verb == "GET"} == {"s1"}
+
+
+@pytest.mark.parametrize(("named", "least", "most"), [("0", 0.1, 0.1), ("-5", 0.1, 0.1), ("9" * 400, 60.0, 60.0)])
+async def test_a_server_cannot_have_us_come_back_all_the_time_or_never(
+    named: str, least: float, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    back, sleep = anyio.Event(), anyio.sleep
+
+    async def note(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            back.set()
+        await sleep(0.001)
+
+    async def act(asked: Asked, line: Line) -> None:
+        if not welcome(asked, line):
+            line.stream(f"retry: {named}\ndata:")
+            line.writer.close()
+
+    async with upstream(act) as (peer, _):
+        monkeypatch.setattr(anyio, "sleep", note)
+        await hello(peer)
+        await back.wait()
+        monkeypatch.undo()
+    assert all(least <= each <= most for each in waited[:3]), waited
 
 
 async def test_the_session_is_ended_and_everything_in_it_names_session_and_version() -> None:

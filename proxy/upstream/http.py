@@ -19,8 +19,17 @@ from proxy.config import ServerConfig
 from proxy.text import one_line, shorten
 from proxy.upstream.failure import describe
 from proxy.upstream.peer import Peer
-from proxy.upstream.web import answered, content_type, events, excerpt, http_client, is_event_stream, misled, origin
-from proxy.upstream.web import parsed as parse
+from proxy.upstream.web import (
+    answered,
+    content_type,
+    events,
+    excerpt,
+    http_client,
+    is_event_stream,
+    misled,
+    origin,
+    parsed,
+)
 from proxy.wire import encode_request
 
 log = logging.getLogger(__name__)
@@ -30,6 +39,8 @@ GOODBYE = 1.0
 RETRY, RETRY_CAP, PROVEN = 1.0, 60.0, 30.0
 """Seconds until a stream is opened again where the server names none; doubled up to the cap, until one has brought an
 event or has lasted."""
+RETRY_LEAST = 0.1
+"""Seconds; a server that names less and ends its streams at once would keep us busy."""
 RESUMES = 3
 """How often an answer's broken stream is resumed without anything new in it."""
 PASSING = frozenset({408, 425, 429})
@@ -62,7 +73,7 @@ class _Place:
         async for event in stream:
             self.last, self.seen = event.id or self.last, True
             if event.retry is not None:
-                self.retry = event.retry / 1000
+                self.retry = max(min(event.retry, RETRY_CAP * 1000) / 1000, RETRY_LEAST)
             if event.event == "message" and event.data:
                 yield event.data
 
@@ -117,7 +128,7 @@ class _Link:
             post = self._posts[message["id"]] = _Post(anyio.CancelScope(), self._version in MODERN_PROTOCOL_VERSIONS)
             self._tasks.start_soon(self._ask, message, body, headers, post)
 
-    def _built(self, method: str, body: bytes | None, headers: Mapping[str, str] | None, **more: str) -> httpx2.Request:
+    def _built(self, method: str, body: bytes | None, headers: Mapping[str, str] | None = None) -> httpx2.Request:
         fields = {"accept": "application/json, text/event-stream"}
         if body is not None:
             fields["content-type"] = "application/json"
@@ -125,9 +136,7 @@ class _Link:
             fields["mcp-session-id"] = self._session
         if self._version is not None:
             fields["mcp-protocol-version"] = self._version
-        return self._client.build_request(
-            method, self._url, content=body, headers={**fields, **(headers or {}), **more}
-        )
+        return self._client.build_request(method, self._url, content=body, headers={**fields, **(headers or {})})
 
     # What has no answer.
 
@@ -149,7 +158,7 @@ class _Link:
                     await response.aread()  # nothing, but the connection can be used again
                 elif response.status_code == 404 and "mcp-session-id" in request.headers:
                     self._on_lost()
-        except httpx2.HTTPError as error:
+        except Exception as error:  # nobody waits for it, and it must not take the connection with it
             log.debug("server %r: not sent: %s", self._peer.server, describe(error))
 
     def _cancel(self, ident: int | str, body: bytes) -> None:
@@ -168,7 +177,7 @@ class _Link:
         """Tell the server that we are leaving, also while we are being cancelled; what it answers does not matter."""
         if self._session is not None:
             with anyio.move_on_after(GOODBYE, shield=True), suppress(httpx2.HTTPError):
-                async with answered(self._client, self._built("DELETE", None, None)):
+                async with answered(self._client, self._built("DELETE", None)):
                     pass
 
     # Requests.
@@ -217,7 +226,7 @@ class _Link:
 
     def _judged(self, response: httpx2.Response, content: bytes, ident: int | str) -> dict[str, Any]:
         """A whole JSON-RPC answer, whatever the content type and mostly whatever the status; raises _Unanswered."""
-        frame = parse(content)
+        frame = parsed(content)
         if not _is_answer(frame):
             raise self._bad(response, excerpt(response, content))
         if not response.is_success:
@@ -242,7 +251,7 @@ class _Link:
         """Feed the peer from a stream until it ends; True once the answer to `ident` was in it."""
         try:
             async for text in place.note(events(response)):
-                frame = parse(text.encode("utf-8", "replace"))
+                frame = parsed(text.encode("utf-8", "replace"))
                 if ident is not None and frame is None:
                     raise _Unanswered(f"unparseable answer: {shorten(one_line(text[:400]), 160)}", may_have_run=True)
                 if ident is not None and _is_answer(frame):
@@ -262,15 +271,17 @@ class _Link:
 
     def _stream(self, place: _Place) -> AbstractAsyncContextManager[httpx2.Response]:
         """Open a stream with a GET, at a place of an earlier one."""
-        more = {"accept": "text/event-stream"} | ({"last-event-id": place.last} if place.last else {})
-        return answered(self._client, self._built("GET", None, more))
+        headers = {"accept": "text/event-stream"}
+        if place.last:
+            headers["last-event-id"] = place.last
+        return answered(self._client, self._built("GET", None, headers))
 
     async def _resume(self, place: _Place, ident: int | str) -> None:
         """Take up the stream of an answer again where the server can do that; raises _Unanswered."""
         left = RESUMES
         while left and place.last:
             before = place.last
-            await anyio.sleep(min(place.retry, RETRY_CAP))
+            await anyio.sleep(place.retry)
             with suppress(httpx2.TransportError):
                 async with self._stream(place) as response:
                     if await is_event_stream(response) and await self._read(response, place, ident):
@@ -295,11 +306,11 @@ class _Link:
                         return
             except _Unanswered as failure:
                 log.warning("server %r: %s", self._peer.server, failure)
-            except httpx2.HTTPError as error:
+            except Exception as error:  # calls need no such stream
                 log.debug("server %r: its own stream: %s", self._peer.server, describe(error))
             proven = place.seen or anyio.current_time() - opened > PROVEN
-            delay = place.retry if proven else delay * 2
-            await anyio.sleep(min(delay, RETRY_CAP))
+            delay = place.retry if proven else min(delay * 2, RETRY_CAP)
+            await anyio.sleep(delay)
 
 
 def _is_answer(message: object) -> TypeGuard[dict[str, Any]]:
