@@ -358,6 +358,8 @@ class App:
             except UpstreamFailure as failure:
                 server = view.catalog.servers.get(key)
                 if server is not None and not server.known and not _resolves(view, name):
+                    if _candidates(view, name):  # a full name works now, and the refusal says which
+                        return
                     reason = f"its tools are not known yet: {failure.reason}"
                     raise UpstreamFailure(key, reason, may_have_run=False) from None
 
@@ -383,3 +385,12 @@ def _resolves(view: View, name: str) -> bool:
     except NotFound:
         return False
     return True
+
+
+def _candidates(view: View, name: str) -> bool:
+    """Whether tools that are known have that name, though it does not resolve."""
+    try:
+        view.catalog.resolve(name)
+    except NotFound as miss:
+        return bool(miss.candidates)
+    return False

@@ -131,3 +131,18 @@ def test_options_that_cannot_be_meant_together_are_refused(
     assert main(words) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("narrow-waist: ") and says in line
+
+
+def test_a_bare_name_beside_a_broken_server_is_answered_with_the_full_name_that_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ "Try again later" cannot help where the server that the name seems to hold never starts."""
+    monkeypatch.setenv("NARROW_WAIST_CACHE", str(tmp_path / "cache"))
+    up = upstream(tmp_path / "up", {"tools": [{"name": "get-sum", "inputSchema": {"type": "object"}}]})
+    servers = {"sum": {"command": str(tmp_path / "nowhere")}, "up": up}
+    path = str(write(tmp_path / "upstreams.json", servers))
+    assert main(["call", "get-sum", "--config", path]) == 1
+    said = capsys.readouterr().out
+    assert "use the full name: up__get-sum." in said and "later" not in said
+    assert main(["call", "sum__get", "--config", path]) == 1
+    assert "its tools are not known yet: command not found" in capsys.readouterr().out
