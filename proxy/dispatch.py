@@ -17,7 +17,7 @@ from proxy.arguments import Request, Validators, choose
 from proxy.caller import Caller
 from proxy.catalog import Catalog, NotFound
 from proxy.config import ServerConfig, ToolSearchConfig, Validate
-from proxy.errors import Refused, RpcError, UpstreamFailure, outcome_of
+from proxy.errors import LIMITED, Refused, RpcError, UpstreamFailure, outcome_of
 from proxy.guard import Gate
 from proxy.search import unknown_name
 from proxy.tool import Tool
@@ -96,7 +96,8 @@ class Dispatcher:
                 raise
             return error_result(text)
         finally:
-            real = f"{tool.server}/{tool.name}" if tool is not None else f"unknown tool {request.name!r}"
+            what = repr(request.name) if outcome == LIMITED else f"unknown tool {request.name!r}"
+            real = f"{tool.server}/{tool.name}" if tool is not None else what
             seconds = time.perf_counter() - started
             log.info("call %s by %s: %s, %.0f ms", real, caller.client, outcome, seconds * 1e3)
             if gate is not None:

@@ -5,12 +5,16 @@
     ├── RpcError           an upstream's JSON-RPC error, exactly as it came (code, message, data)
     ├── NotOffered         there is no resource, prompt or reference of that name, for this caller
     ├── Refused            we will not make this call; the text teaches the model what to do instead
+    │   └── RateLimited    the callers of a profile have made too many; nothing was looked up
     └── UpstreamFailure    an upstream did not answer (down, timed out, crashed, malformed answer)
 
-`server.py` and `dispatch.py` turn the last four into what the client sees; nothing else catches them.
+`server.py` and `dispatch.py` turn all but the first two into what the client sees; nothing else catches them.
 """
 
 from typing import Any
+
+LIMITED = "refused: rate limit"
+"""The outcome of a request whose name was never looked up."""
 
 
 class NarrowWaistError(Exception):
@@ -39,6 +43,10 @@ class Refused(NarrowWaistError):
     """Raised when we refuse a call before anything was sent; its text is shown to the model as it is."""
 
 
+class RateLimited(Refused):
+    """Raised when a profile's limit is reached: before any name is looked up, so that it tells of none."""
+
+
 class UpstreamFailure(NarrowWaistError):
     """Raised when an upstream failed to answer a request.
 
@@ -55,6 +63,8 @@ class UpstreamFailure(NarrowWaistError):
 def outcome_of(error: BaseException) -> str:
     """What the log and the audit say of a request that ended with this error."""
     match error:
+        case RateLimited():
+            return LIMITED
         case Refused() | NotOffered():
             return "refused"
         case UpstreamFailure():

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol, cast
 
 from proxy.caller import Caller
-from proxy.errors import NotOffered, outcome_of
+from proxy.errors import LIMITED, NotOffered, outcome_of
 from proxy.guard import Gate
 from proxy.offers import KINDS, Offers, Target
 
@@ -77,7 +77,8 @@ class Forwarder:
         finally:
             seconds = time.perf_counter() - started
             kind = KINDS[method]
-            real = f"{target.server} {target.name}" if target is not None else "of an unknown name"
+            unknown = "of a name" if outcome == LIMITED else "of an unknown name"
+            real = f"{target.server} {target.name}" if target is not None else unknown
             log.info("%s %s by %s: %s, %.0f ms", kind, real, caller.client, outcome, seconds * 1e3)
             if gate is not None:
                 gate.record_offer(kind, target, _named(params), caller, result, outcome, seconds)

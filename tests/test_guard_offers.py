@@ -133,7 +133,7 @@ async def test_above_the_rate_limit_no_more_resources_are_followed(era: str, tmp
         refused = [await follow(client, uri) for uri in ("docs://start", "docs://page/x", "none://")]
     assert all("1 calls a minute" in each["error"]["message"] for each in refused)
     assert len({json.dumps(each["error"]) for each in refused}) == 1
-    assert [(e["kind"], e["outcome"]) for e in entries(tmp_path)[1:]] == [("subscription", "refused")] * 3
+    assert [(e["kind"], e["outcome"]) for e in entries(tmp_path)[1:]] == [("subscription", "refused: rate limit")] * 3
 
 
 async def test_a_profile_that_may_not_read_has_none_of_them(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from proxy.cli.common import settings
-from proxy.errors import ConfigError
+from proxy.errors import LIMITED, ConfigError
 from proxy.guard.audit import read_entries
 from proxy.text import one_line, shorten
 
@@ -35,6 +35,12 @@ def _line(entry: dict[str, Any]) -> str:
     """One call in a line; what was kept is a caller's text, so nothing in it may move the cursor."""
     who = "/".join(str(entry[key]) for key in ("caller", "client", "profile") if entry.get(key))
     kind = str(entry.get("kind", "tool"))
-    tool = f"{'' if kind == 'tool' else kind + ' '}{entry.get('server') or '-'}/{entry.get(kind)}"
+    place = f"{entry['server']}/{entry.get(kind)}" if entry.get("server") else _unplaced(entry, kind)
+    tool = f"{'' if kind == 'tool' else kind + ' '}{place}"
     parts = [str(entry.get("time")), who, tool, str(entry.get("risk") or "-"), str(entry.get("outcome"))]
     return shorten(one_line(f"{'  '.join(parts)}  {entry.get('ms')} ms  {entry.get('received')} chars"), 400)
+
+
+def _unplaced(entry: dict[str, Any], kind: str) -> str:
+    """A name that stands for nothing of a server, and why."""
+    return f"{entry.get(kind)} ({'not looked up' if entry.get('outcome') == LIMITED else 'unknown'})"

@@ -92,7 +92,7 @@ class Gate:
     # The stages of a call, in their order.
 
     def admit(self, caller: Caller) -> None:
-        """Before anything is looked up; raises Refused above the rate limit."""
+        """Before anything is looked up; raises RateLimited."""
         self._rates.take(self.scopes.profiles(_scope(caller)))
 
     def denies(self, tool: Tool, caller: Caller) -> bool:

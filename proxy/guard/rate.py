@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from proxy.config import Profile
-from proxy.errors import Refused
+from proxy.errors import RateLimited
 
 
 class Rates:
@@ -20,7 +20,7 @@ class Rates:
         """Count one call.
 
         Raises:
-            Refused: one of the profiles has none left; nothing is counted then. Says nothing of any tool.
+            RateLimited: one of the profiles has none left; nothing is counted then. Says nothing of any tool.
         """
         now = self._clock()
         left: dict[str, float] = {}
@@ -30,7 +30,7 @@ class Rates:
                 left[profile.name] = min(float(limit), before + (now - when) * limit / 60)
                 if left[profile.name] < 1:
                     wait = math.ceil((1 - left[profile.name]) * 60 / limit)
-                    raise Refused(
+                    raise RateLimited(
                         f"The call was not made: the limit of {limit} calls a minute is reached. "
                         f"Try again in {wait} s; fewer, larger calls help."
                     )
