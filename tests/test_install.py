@@ -11,8 +11,8 @@ from test_import import FILES, SECRET, ours, put
 from proxy.cli import main
 from proxy.cli.files import BACKUP
 from proxy.hosts.editing import editor
-from proxy.hosts.launches import starts_us
-from proxy.hosts.programs import PROGRAMS, Surroundings, program
+from proxy.hosts.launches import read_entry, starts_us
+from proxy.hosts.programs import PROGRAMS, Program, Surroundings, program
 
 
 @pytest.fixture
@@ -211,3 +211,94 @@ def test_a_configuration_in_an_unusual_place_is_named_in_the_entry(home: Path, t
     assert main(["install", "cursor", "--config", str(config), "--yes"]) == 0
     entry = entries(home / ".cursor" / "mcp.json", "cursor", home)["narrow-waist"]
     assert entry["args"][-2:] == ["--config", str(config)]  # type: ignore[index]
+
+
+READERS = """\
+servers: {a: {command: x}}
+profiles: {reader: {read_only: true}, writer: {}}
+"""
+
+
+def configured(home: Path) -> None:
+    ours(home).parent.mkdir(parents=True, exist_ok=True)
+    ours(home).write_text(READERS, encoding="utf-8")
+
+
+def words(home: Path, name: str = "cursor") -> list[str]:
+    """What the entry gives us."""
+    path = program(name).places(Surroundings(home, home / "none", {}, "linux"))[0].file
+    entry = entries(path, name, home)["narrow-waist"]
+    return list(read_entry(entry, program(name).dialect).args)
+
+
+@pytest.mark.parametrize("program_", PROGRAMS, ids=lambda p: p.name)
+def test_a_profile_is_in_the_entry_and_another_one_takes_its_place(program_: Program, home: Path) -> None:
+    """It was dropped without a word: who asked for a client that only reads got one that may do everything."""
+    configured(home)
+    name = program_.name
+    assert main(["install", name, "--profile", "reader", "--yes"]) == 0
+    assert words(home, name)[-2:] == ["--profile", "reader"]
+    assert main(["install", name, "--profile", "writer", "--yes"]) == 0
+    assert words(home, name)[-2:] == ["--profile", "writer"] and "reader" not in words(home, name)
+    assert main(["uninstall", name, "--yes"]) == 0
+    assert not program_.places(Surroundings(home, home / "none", {}, "linux"))[0].file.exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        ("--profile reader install cursor", ["--profile", "reader"]),
+        ("install cursor --profile reader --profile writer", ["--profile", "reader", "--profile", "writer"]),
+        ("--profile reader install cursor --profile writer", ["--profile", "reader", "--profile", "writer"]),
+        ("install cursor -v --profile reader", ["--profile", "reader", "--verbose"]),
+        ("--demo install cursor", ["--demo"]),
+    ],
+)
+def test_what_is_said_of_serving_is_in_the_entry_wherever_it_stands(line: str, given: list[str], home: Path) -> None:
+    configured(home)
+    assert main([*line.split(), "--yes"]) == 0
+    assert words(home)[-len(given) :] == given and "--config" not in words(home)
+
+
+def test_an_entry_with_its_profile_is_there_already_and_one_without_says_what_it_loses(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configured(home)
+    assert main(["install", "cursor", "--profile", "reader", "--yes"]) == 0
+    assert "narrow-waist doctor cursor --profile reader" in capsys.readouterr().out
+    assert main(["install", "cursor", "--profile", "reader", "--yes"]) == 0
+    assert "has this entry already" in capsys.readouterr().out
+    assert main(["install", "cursor", "--yes"]) == 0
+    assert "had --profile reader" in capsys.readouterr().out
+    assert "--profile" not in words(home)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("install cursor --profile raeder", "no profile 'raeder' in the configuration; there are: reader, writer"),
+        ("install cursor --demo --profile reader", "no profile 'reader' in the configuration; there are: none"),
+        ("install cursor --demo --move", "--demo and --move"),
+        ("uninstall cursor --profile reader", "--profile means nothing for uninstall"),
+        ("--profile reader import cursor", "--profile means nothing for import"),
+        ("import cursor --demo", "--demo means nothing for import"),
+        ("--http 127.0.0.1:1 install cursor", "--http before a command means nothing"),
+    ],
+)
+def test_what_cannot_be_in_an_entry_is_refused_in_one_line(
+    line: str, says: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configured(home)
+    path = put(home, "cursor")
+    before = path.read_bytes()
+    assert main([*line.split(), "--yes"]) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1
+    assert path.read_bytes() == before and not backups(path)
+
+
+def test_a_profile_without_a_configuration_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = put(home, "cursor")
+    assert main(["install", "cursor", "--profile", "reader", "--yes"]) == 2
+    error = capsys.readouterr().err
+    assert str(ours(home)) in error and error.count("\n") == 1 and not backups(path)

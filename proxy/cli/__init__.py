@@ -31,17 +31,16 @@ COMMANDS = {
 }
 
 
+_INSTEAD = {
+    ("connect", "--token-file"): "; give it after the command",
+    ("service", "--http"): "; give it as --address, after the command",
+}
+"""What to write for an option of serving that stands before a command."""
+
+
 def parser() -> argparse.ArgumentParser:
     """All options and commands."""
-    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
-    common.add_argument("--config", metavar="FILE", help="upstreams.yaml, or a client's mcpServers JSON")
-    common.add_argument("--demo", action="store_true", help="use the built-in demo servers; needs no config")
-    common.add_argument(
-        "--profile", action="append", metavar="NAME", help="only what this profile leaves; repeatable "
-        "(over stdio a convenience: whoever starts the process chooses it)",
-    )  # fmt: skip
-    common.add_argument("-v", "--verbose", action="store_true", help="log more, to stderr")
-    root = argparse.ArgumentParser("narrow-waist", description=DESCRIPTION, parents=[common])
+    root = argparse.ArgumentParser("narrow-waist", description=DESCRIPTION, parents=[_common("profile")])
     root.add_argument("--version", action="version", version=f"narrow-waist {__version__}")
     root.add_argument(
         "--http",
@@ -53,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--token-file", metavar="FILE", help="file with the bearer token that HTTP clients must send")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, (_, text) in COMMANDS.items():
-        sub = commands.add_parser(name, help=text, description=text, parents=[common])
+        sub = commands.add_parser(name, help=text, description=text, parents=[_common("profile_too")])
         if name == "list":
             sub.add_argument("server", nargs="?", help="only this server, with all its tools")
         elif name == "search":
@@ -75,6 +74,21 @@ def parser() -> argparse.ArgumentParser:
         else:
             _host_options(name, sub)
     return root
+
+
+def _common(profile: str) -> argparse.ArgumentParser:
+    """What may stand before a command and after it. Profiles are gathered as `profile` before and as another attribute
+    after: argparse would have the later ones replace the earlier, and each of them narrows.
+    """
+    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    common.add_argument("--config", metavar="FILE", help="upstreams.yaml, or a client's mcpServers JSON")
+    common.add_argument("--demo", action="store_true", help="use the built-in demo servers; needs no config")
+    common.add_argument(
+        "--profile", action="append", metavar="NAME", dest=profile, help="only what this profile leaves; repeatable "
+        "(over stdio a convenience: whoever starts the process chooses it)",
+    )  # fmt: skip
+    common.add_argument("-v", "--verbose", action="store_true", help="log more, to stderr")
+    return common
 
 
 def _eval_options(sub: argparse.ArgumentParser) -> None:
@@ -121,9 +135,10 @@ def _host_options(name: str, sub: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (2: the configuration cannot be used)."""
     options = parser().parse_args(argv)
-    for name, default in (("config", None), ("demo", False), ("profile", None), ("verbose", False)):
+    for name, default in (("config", None), ("demo", False), ("verbose", False)):
         if not hasattr(options, name):
             setattr(options, name, default)
+    options.profile = [*getattr(options, "profile", ()), *getattr(options, "profile_too", ())] or None
     module = COMMANDS[options.command][0] if options.command else "proxy.cli.serve"
     if misfit := _misfit(options):
         sys.stderr.write(f"narrow-waist: {misfit}\n")
@@ -151,12 +166,18 @@ def _misfit(options: argparse.Namespace) -> str:
     """Why the options cannot be meant together; "" where they can. Nothing that was said is passed over in silence."""
     if options.command and (options.http is not None or options.token_file is not None):
         given = "--http" if options.http is not None else "--token-file"
-        hint = "; give it after the command" if options.command == "connect" and given == "--token-file" else ""
-        return f"{given} before a command means nothing: it is for serving, not for {options.command}{hint}"
+        instead = _INSTEAD.get((options.command, given), "")
+        return f"{given} before a command means nothing: it is for serving, not for {options.command}{instead}"
     if options.token_file is not None and options.http is None:
         return "--token-file means nothing without --http: over stdio there is nobody who could send a token"
     if options.http in COMMANDS:
         return f"--http {options.http}: expected an address; the command is: narrow-waist {options.http}"
+    writing = f"{options.command} uninstall" if getattr(options, "action", "") == "uninstall" else options.command
+    if writing in ("import", "uninstall", "service uninstall") and (options.demo or options.profile):
+        given = "--demo" if options.demo else "--profile"
+        return f"{given} means nothing for {writing}: it is for what serves, and for install, which writes it down"
+    if options.demo and getattr(options, "move", False):
+        return "--demo and --move: choose one; the demo has servers of its own, and none could move behind it"
     if options.demo and options.config:
         return "--demo and --config: choose one; the demo has servers of its own"
     return ""

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from proxy.config import Settings, find, load, others_may, user_file
@@ -19,6 +19,33 @@ def settings(options: argparse.Namespace, environ: Mapping[str, str] | None = No
 
         return demo_settings()
     return load(find(options.config, os.environ, Path.cwd()), os.environ if environ is None else environ)
+
+
+def checked_profiles(names: Iterable[str] | None, known: Iterable[str]) -> list[str]:
+    """The names, each once; raises ConfigError where one is no profile of the configuration."""
+    asked, there = list(dict.fromkeys(names or ())), list(known)
+    for name in asked:
+        if name not in there:
+            raise ConfigError(
+                f"there is no profile {name!r} in the configuration; there are: {', '.join(there) or 'none'}"
+            )
+    return asked
+
+
+def serving_words(options: argparse.Namespace, config: Path, *, usual: Path | None = None) -> list[str]:
+    """What starts a proxy that serves as these options say, for whoever starts one later: a host, the system.
+
+    `config` is the file to serve, which is not named where it is the `usual` one.
+
+    Raises:
+        ConfigError: there is no such profile, or no configuration that could have it.
+    """
+    words = ["--demo"] if options.demo else [] if config == usual else ["--config", str(config)]
+    if options.profile:
+        known = settings(options) if options.demo else load(config)
+        for name in checked_profiles(options.profile, known.profiles):
+            words += ["--profile", name]
+    return [*words, *(["--verbose"] if options.verbose else [])]
 
 
 def token_file(environ: Mapping[str, str]) -> Path:

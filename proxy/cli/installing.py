@@ -4,18 +4,20 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
 from proxy.cli import installed
+from proxy.cli.common import serving_words
 from proxy.cli.files import back_up, config_target, confirmed, read_text, shown_diff, surroundings, write_text
 from proxy.cli.importing import Plan, plan_for, write_plan
 from proxy.config import user_file
 from proxy.errors import ConfigError
 from proxy.hosts.collecting import Found, secrets_of, servers_of
 from proxy.hosts.editing import Editor, editor
-from proxy.hosts.launches import our_entry, starts_us
+from proxy.hosts.launches import Dialect, our_entry, read_entry, starts_us
 from proxy.hosts.problem import HostFileError
 from proxy.hosts.programs import Place, Program, Surroundings, program
 from proxy.hosts.secrets import Vault
@@ -69,6 +71,8 @@ def _install(
     if after == text:
         print(f"{host.title} has this entry already, in {place.file}.")
         return 0
+    if name in entries and not options.profile and (lost := _profiles(entries[name], host.dialect)):
+        print(f"The entry had {lost}, which this install takes out; to keep it, give it again.")
     # Every secret of the file is masked in what we print, also where its server stays.
     secrets = [*secrets_of(entries, host.dialect), *vault.values.values()]
     if plan is not None and plan.after != (plan.before or ""):
@@ -112,7 +116,7 @@ def _entry(
 
 def own_command(options: argparse.Namespace) -> list[str]:
     """How a program is to start us: the installed script by its full path, because many programs do not see the
-    shell's PATH; through `uvx` where we run from uv's cache, which may be emptied at any time.
+    shell's PATH; through `uvx` where we run from uv's cache, which may be emptied at any time. Raises ConfigError.
     """
     beside = Path(sys.executable).with_name("narrow-waist.exe" if os.name == "nt" else "narrow-waist")
     script = str(beside) if beside.is_file() else shutil.which("narrow-waist")
@@ -120,22 +124,33 @@ def own_command(options: argparse.Namespace) -> list[str]:
         script_words = [shutil.which("uvx") or "uvx", "narrow-waist"]
     else:
         script_words = [script]
-    target = config_target(options)
     usual = user_file(os.environ, Path.home())
-    return script_words if target == usual else [*script_words, "--config", str(target)]
+    return [*script_words, *serving_words(options, config_target(options), usual=usual)]
 
 
 def _say_next(
     host: Program, moved: Sequence[Found], vault: Vault, plan: Plan | None, options: argparse.Namespace
 ) -> None:
     target = plan.target if plan is not None else config_target(options)
-    if not target.is_file():
+    if not target.is_file() and not options.demo:
         print(f"There is no configuration at {target} yet: narrow-waist import writes one.")
     variables = sorted({e.variable for found in moved for e in found.exports} - vault.values.keys())
     passed = {k for found in moved if found.launch for k in found.launch.references}
     if unset := [v for v in variables if v not in passed and not vault.is_set(v)]:
         print(f"{host.title} must start us with these variables set: {', '.join(unset)}.")
-    print(f"{host.restart} Then: narrow-waist doctor {host.row}")
+    words = ["narrow-waist", "doctor", host.row, *(["--demo"] if options.demo else [])]
+    print(f"{host.restart} Then: {' '.join([*words, *_named(options.profile)])}")
+
+
+def _profiles(entry: object, dialect: Dialect) -> str:
+    """The profiles that an entry of ours serves, as it says it; "" where it says none."""
+    return " ".join(
+        _named(value for option, value in pairwise(read_entry(entry, dialect).args) if option == "--profile")
+    )
+
+
+def _named(profiles: Iterable[str] | None) -> list[str]:
+    return [word for name in profiles or () for word in ("--profile", name)]
 
 
 # Uninstall.

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from proxy.cli.common import serving_words
 from proxy.config import find, user_file
 from proxy.errors import ConfigError
 
@@ -48,9 +49,10 @@ def run(options: argparse.Namespace) -> int:
         path.unlink()
         print(f"removed {path}")
         return 0
-    config = find(options.config, os.environ, Path.cwd()).absolute()
-    words = [*_program(), "--http", options.address, "--config", str(config)]
-    variables = user_file(os.environ, Path.home()).parent / "environment"
+    usual = user_file(os.environ, Path.home())
+    config = usual if options.demo else find(options.config, os.environ, Path.cwd()).absolute()
+    words = [*_program(), "--http", options.address, *serving_words(options, config)]
+    variables = usual.with_name("environment")
     text = unit(kind, words, Path.home(), search=os.environ.get("PATH", ""), variables=variables)
     if options.action == "print":
         print(text, end="")

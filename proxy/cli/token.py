@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 
-from proxy.cli.common import settings, token_file
+from proxy.cli.common import checked_profiles, settings, token_file
 from proxy.errors import ConfigError
 from proxy.guard.tokens import TokenFile
 
@@ -15,12 +15,8 @@ def run(options: argparse.Namespace) -> int:
     if options.action != "list" and not options.name:
         raise ConfigError(f"name the token: narrow-waist token {options.action} NAME")
     if options.action == "create":
-        profiles = tuple(dict.fromkeys([*(options.opens or ()), *(options.profile or ())]))
-        if profiles:
-            known = settings(options).profiles
-            for name in profiles:
-                if name not in known:
-                    raise ConfigError(f"there is no profile {name!r}; there are: {', '.join(known) or 'none'}")
+        wanted = [*(options.opens or ()), *(options.profile or ())]
+        profiles = tuple(checked_profiles(wanted, settings(options).profiles)) if wanted else ()
         first = not tokens.path.exists()
         print(tokens.create(options.name, profiles))
         sys.stderr.write(f"kept as a hash in {tokens.path}; the token itself is shown only this once\n")
