@@ -219,3 +219,34 @@ def test_an_mcp_servers_block_in_yaml_is_lenient_and_its_root_is_strict(config):
 def test_an_empty_json_file_is_a_warning(config):
     assert "no servers" in config("").warnings[0]
     assert "no servers" in config("{}").warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("deney", "deny"), ("Deny", "deny"), ("denyTools", "deny"), ("tool", "tools"), ("excludTools", "excludeTools"),
+        ("max_results_chars", "max_result_chars"), ("maxResultChars", "max_result_chars"), ("disbled", "disabled"),
+        ("inheritEnv", "inherit_env"), ("clientRequests", "client_requests"), ("sesion", "session"),
+    ],
+)  # fmt: skip
+def test_a_slip_in_a_key_that_protects_stops_the_server(server, key, meant):
+    """`"deney": ["drop_table"]` was a warning, and the tool was called."""
+    problem = server({**STDIO, key: ["drop_table"]}).problem
+    assert problem is not None and f"mcpServers.s.{key}: unknown key {key!r}; did you mean {meant!r}?" in problem
+
+
+def test_a_slip_below_tools_stops_the_server(server):
+    problem = server({**STDIO, "tools": {"exlude": ["drop_table"]}}).problem
+    assert problem is not None and "unknown key 'exlude'; did you mean 'exclude'?" in problem
+
+
+FOREIGN = (
+    "name", "source", "trust", "alwaysAllow", "autoApprove", "gallery", "version", "dev", "required", "icon",
+    "settings", "oauth", "auth", "sandboxEnabled", "default_tools_approval_mode", "tool_timeout_sec", "envFile",
+    "bearer_token_env_var", "registryUrl", "isActive", "longRunning", "installed", "disabledByUser", "roots", "scopes",
+    "authProviderType", "alwaysLoad", "timeoutMs", "projects", "permissions", "protocol", "readOnly", "retryDelay",
+)  # fmt: skip
+
+
+def test_keys_of_other_hosts_stop_nothing(server):
+    assert server({**STDIO, **dict.fromkeys(FOREIGN, "x")}).problem is None

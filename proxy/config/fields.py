@@ -2,11 +2,12 @@
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from proxy.config.document import Node, present
 from proxy.config.environment import Expansion, expand
+from proxy.hosts.launches import MEANINGLESS
 
 _TRUE = frozenset({"true", "yes", "on"})
 _FALSE = frozenset({"false", "no", "off"})
@@ -19,6 +20,10 @@ OTHER_CLIENTS = {
 """What other clients call our keys, for the hint in an error."""
 
 
+_SLIP = 0.75
+"""Likeness from which on a foreign key is a slip of ours: `deney` and `dney` are, `installed` (`disabled`) is not."""
+
+
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """The sentence about a key that does not exist, with the nearest one that does."""
     names = sorted(known)
@@ -28,6 +33,22 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
         near = [squeezed[s]] if (s := key.replace("_", "").replace("-", "").lower()) in squeezed else []
     hint = f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(names)}"
     return f"unknown key {key!r}; {hint}"
+
+
+def slip_of(key: str, known: Iterable[str], protecting: Collection[str]) -> str | None:
+    """The key that protects something and was meant by `key`; None where it is merely another client's own.
+
+    For files that were written for another client, in which most keys that we do not know mean nothing here.
+    """
+    plain = {_plain(name): name for name in known}
+    if key in MEANINGLESS:
+        return None
+    near = difflib.get_close_matches(_plain(key), plain, 1, _SLIP)
+    return plain[near[0]] if near and plain[near[0]] in protecting else None
+
+
+def _plain(key: str) -> str:
+    return key.replace("_", "").replace("-", "").lower()
 
 
 class Reader:

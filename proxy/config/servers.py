@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 from proxy.caller import CLIENT_REQUESTS
 from proxy.config.document import Node, present
-from proxy.config.fields import Reader, unknown_key
+from proxy.config.fields import Reader, slip_of, unknown_key
 from proxy.config.settings import Mode, ServerConfig, Transport, Validate
 from proxy.errors import ConfigError
 from proxy.hosts.launches import OURSELVES
@@ -34,6 +34,12 @@ _SPELLINGS = {
 }  # fmt: skip
 """Other clients' words, understood in lenient blocks. Their filters count, or a tool they hide would come back."""
 
+PROTECTING = frozenset({
+    "deny", "tools", "include", "exclude", "enabled", "disabled", "retry", "max_result_chars", "resources", "prompts",
+    "client_requests", "inherit_env", "session", *(name for name, ours in _SPELLINGS.items() if ours in _TOOLS_KEYS),
+})  # fmt: skip
+"""Keys without which more can happen than the person meant; a slip in one is an error in every kind of file."""
+
 _TRANSPORTS: Mapping[str, str] = {
     "stdio": "stdio", "http": "http", "sse": "sse",
     "streamable-http": "http", "streamable_http": "http", "streamablehttp": "http",
@@ -51,6 +57,7 @@ _VALIDATE: Mapping[str, str] = {
     "false": "off",
 }
 
+_DENIES = ("deny", "denied", "denies")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MILLISECONDS = 1000.0
 """From here on a time-out of another client's file is most likely in milliseconds."""
@@ -171,10 +178,12 @@ def _block(node: Node, read: Reader, *, lenient: bool, warnings: list[str]) -> _
         if ours in KEYS or (lenient and ours in (*_TOOLS_KEYS, "disabled")):
             if ours not in keys or name == ours:
                 keys[ours] = child
-        elif lenient:
-            unknown.append(name)
-        else:
+        elif not lenient:
             read.complain(child, unknown_key(name, KEYS))
+        elif (meant := _slip(name)) is not None:
+            read.complain(child, f"unknown key {name!r}; did you mean {meant!r}?")
+        else:
+            unknown.append(name)
     if "httpUrl" in node.items and "transport" not in keys:
         keys["transport"] = Node("http", "http", f"{node.path}.httpUrl")
     if unknown:
@@ -182,6 +191,13 @@ def _block(node: Node, read: Reader, *, lenient: bool, warnings: list[str]) -> _
     if node.twice:
         warnings.append(f"{read.where(node)}: given twice, the last counts: {', '.join(map(repr, node.twice))}")
     return _Block(node, keys)
+
+
+def _slip(name: str) -> str | None:
+    """The key that protects and was meant by an unknown one."""
+    if name.lower().startswith(_DENIES):
+        return "deny"
+    return slip_of(name, (*KEYS, *_SPELLINGS, *_TOOLS_KEYS, "disabled"), PROTECTING)
 
 
 def _transport(block: _Block, read: Reader, *, lenient: bool) -> Transport:
@@ -246,7 +262,7 @@ def _tools(
         for name, child in node.items.items():
             if name not in _TOOLS_KEYS:
                 sentence = unknown_key(name, _TOOLS_KEYS)
-                if lenient:
+                if lenient and slip_of(name, _TOOLS_KEYS, _TOOLS_KEYS) is None:
                     warnings.append(f"{read.where(child)}: {sentence}")
                 else:
                     read.complain(child, sentence)

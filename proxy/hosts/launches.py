@@ -63,7 +63,7 @@ _READ = {
     "timeout", "tool_timeout_sec", "connect_timeout", "startup_timeout_sec", "startup_timeout_ms",
 }  # fmt: skip
 """Keys that are understood."""
-_MEANINGLESS = {
+MEANINGLESS = {
     "name", "description", "source", "trust", "alwaysAllow", "autoApprove", "gallery", "version", "dev", "required",
     "default_tools_approval_mode", "tools_approval", "icon", "settings", "oauth", "auth", "sandboxEnabled",
 }  # fmt: skip
@@ -96,7 +96,7 @@ def read_entry(entry: object, dialect: Dialect) -> Launch:
         exclude=_list(given, "excludeTools", "disabled_tools", "disabledTools") or _list(tools, "exclude") or (),
         timeout=_seconds(given, dialect),
         connect_timeout=_number(given, "startup_timeout_sec") or _number(given, "connect_timeout"),
-        ignored=tuple(sorted(given.keys() - _READ - _MEANINGLESS)),
+        ignored=tuple(sorted(given.keys() - _READ - MEANINGLESS)),
     )
     return _codex(_neutral(launch, dialect), given) if dialect is Dialect.CODEX else _neutral(launch, dialect)
 
