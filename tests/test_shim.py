@@ -12,6 +12,7 @@ import pytest
 from guarded_house import MODERN, NAMED, OLD, PATIENCE, PREFIX, Message, house, listening, upstream, write
 
 from proxy.app import App
+from proxy.cli.connect import endpoint
 from proxy.serving.shim import Shim
 
 HELLO: Message = {
@@ -113,6 +114,43 @@ async def test_a_request_that_the_daemon_does_not_answer_is_answered_all_the_sam
         assert got["id"] == 7 and ("cannot be reached" if not status else str(status)) in got["error"]["message"]
         tasks.cancel_scope.cancel()
     client.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "token", "says"),
+    [
+        (401, "", "it wants a token (NARROW_WAIST_TOKEN, or --token-file)"),
+        (401, "wrong", "it refused the token (from NARROW_WAIST_TOKEN, or --token-file)"),
+        (404, "", "ends in /mcp, or in /mcp/PROFILE"),
+    ],
+)
+async def test_a_refusal_says_what_is_wrong_and_never_the_token(status: int, token: str, says: str) -> None:
+    """A wrong token was said to be missing, and an address without /mcp was a bare HTTP 404."""
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(status, text="no"))
+    async with httpx2.AsyncClient(transport=transport, headers=headers) as http, anyio.create_task_group() as tasks:
+        client = Client(http)
+        tasks.start_soon(client.shim.serve, client.frames)
+        message = (await client.ask(HELLO))["error"]["message"]
+        assert says in message and "wrong" not in message
+        tasks.cancel_scope.cancel()
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [
+        ("http://127.0.0.1:8807", "http://127.0.0.1:8807/mcp"),
+        ("http://127.0.0.1:8807/", "http://127.0.0.1:8807/mcp"),
+        ("127.0.0.1:8807", "http://127.0.0.1:8807/mcp"),
+        ("localhost:8807/mcp/reader", "http://localhost:8807/mcp/reader"),
+        ("[::1]:8807", "http://[::1]:8807/mcp"),
+        ("8807", "http://127.0.0.1:8807/mcp"),
+        ("https://proxy.example.com/x/mcp/", "https://proxy.example.com/x/mcp"),
+    ],
+)
+def test_an_address_may_be_given_as_the_daemon_takes_its_own(given: str, means: str) -> None:
+    assert endpoint(given) == means
 
 
 async def test_an_event_stream_is_read_as_its_standard_says() -> None:

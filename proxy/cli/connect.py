@@ -31,9 +31,16 @@ def run(options: argparse.Namespace) -> int:
     """Until the client is gone; raises ConfigError where the daemon cannot be reached."""
     given = options.connect_token
     token = read_token("--token-file", given) if given else os.environ.get(OWN_TOKEN)
-    url = "/".join([options.url.rstrip("/"), *(options.profile or ())])
+    url = "/".join([endpoint(options.url), *(options.profile or ())])
     anyio.run(_run, url, token, options)
     return 0
+
+
+def endpoint(text: str) -> str:
+    """Where the daemon takes messages: `text` as a URL, with what its `--http` does not ask for either put in."""
+    text = f"127.0.0.1:{text}" if text.isdecimal() else text
+    url = (text if "://" in text else f"http://{text}").rstrip("/")
+    return url if urlsplit(url).path else f"{url}/mcp"
 
 
 async def _run(url: str, token: str | None, options: argparse.Namespace) -> None:
@@ -100,8 +107,8 @@ async def _up(http: httpx2.AsyncClient, url: str) -> bool:
 
 def _start(url: str, options: argparse.Namespace) -> None:
     """Start the daemon for good: it outlives us, and the host that started us."""
-    config = find(options.config, os.environ, Path.cwd()).absolute()
-    words = [sys.executable, "-P", "-m", "proxy", "--http", urlsplit(url).netloc, "--config", str(config)]
+    served = ["--demo"] if options.demo else ["--config", str(find(options.config, os.environ, Path.cwd()).absolute())]
+    words = [sys.executable, "-P", "-m", "proxy", "--http", urlsplit(url).netloc, *served]
     if options.connect_token:
         words += ["--token-file", str(Path(options.connect_token).expanduser().absolute())]
     nothing = subprocess.DEVNULL

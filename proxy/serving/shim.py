@@ -22,7 +22,9 @@ _STREAM = "text/event-stream"
 _AGAIN = 1.0
 """Seconds before a stream that was cut is opened again."""
 _GOODBYE = 2.0
-TOKEN_HINT = ": it wants a token (NARROW_WAIST_TOKEN, or --token-file)"
+_NO_TOKEN = ": it wants a token (NARROW_WAIST_TOKEN, or --token-file)"
+_WRONG_TOKEN = ": it refused the token (from NARROW_WAIST_TOKEN, or --token-file)"
+_NO_PAGE = ": the address of a daemon ends in /mcp, or in /mcp/PROFILE with a profile that it has and the token opens"
 Frame = dict[str, Any]
 
 
@@ -62,12 +64,17 @@ class Shim:
                 await self._open_again()
                 status = await self._post(message)
             if status >= 400:
-                failure = f"the daemon answered with HTTP {status}" + (TOKEN_HINT if status == 401 else "")
+                failure = f"the daemon answered with HTTP {status}{self._hint(status)}"
         except httpx2.HTTPError as error:
             failure = f"the daemon cannot be reached ({type(error).__name__})"
         if failure and message.get("id") is not None and "method" in message:
             error = {"code": INTERNAL_ERROR, "message": failure}
             await self._write({"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+    def _hint(self, status: int) -> str:
+        if status == 401:
+            return _WRONG_TOKEN if "authorization" in self._http.headers else _NO_TOKEN
+        return _NO_PAGE if status == 404 else ""
 
     async def _post(self, message: Frame) -> int:
         """POST one message; 0 where its answer, if it has one, has been written, else the HTTP status."""
