@@ -24,6 +24,7 @@ from proxy.dispatch import Dispatcher, error_result, failed
 from proxy.errors import ConfigError, Refused, UpstreamFailure
 from proxy.forward import Forwarder
 from proxy.guard import Base, Gate, needed
+from proxy.guard.unmatched import GlobWatch, has_globs
 from proxy.hosts import HostRow
 from proxy.listing import Listing
 from proxy.offers import Offers
@@ -124,6 +125,7 @@ class App:
             self.view(self.narrowed(name))
         self.view(self.scope)
         self._listed_once = self._waited = False
+        self._globs = GlobWatch(settings, self.fleet.names)
         self._updated: deque[str] = deque()
         self._news = anyio.Event()
         self.fleet.on_change(self._catalog_changed)
@@ -140,6 +142,8 @@ class App:
             tasks.start_soon(self._pass_on_updates)
             if self.semantics is not None:
                 tasks.start_soon(self.semantics.run)
+            if has_globs(self.settings):
+                tasks.start_soon(self._globs.run)
             if self.gate is not None and self.gate.locks:
                 tasks.start_soon(self._watch_lock, self.gate)
 
@@ -152,6 +156,7 @@ class App:
             tasks.cancel_scope.cancel()
 
     def _catalog_changed(self) -> None:
+        self._globs.changed()
         self._upkeep.changed()
         if self.semantics is not None:
             self.semantics.changed()

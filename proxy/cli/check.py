@@ -21,6 +21,7 @@ from proxy.cli.seen import TokenCounter, dumped
 from proxy.cli.table import printed_table
 from proxy.config import RISKS, Risk, Settings
 from proxy.eager import shown
+from proxy.guard.unmatched import Unmatched, unmatched
 from proxy.listing import Listing
 from proxy.upstream.connection import Connection
 
@@ -42,7 +43,7 @@ class Row:
 
 
 def run(options: argparse.Namespace) -> int:
-    """0 if every enabled server is ready and the lock withholds nothing, else 1."""
+    """0 if every enabled server is ready, the lock withholds nothing and no glob protects in vain, else 1."""
     config = settings(options)
     set_up_logging(logging.CRITICAL, config, verbose=options.verbose)
     return anyio.run(_check, config, options)
@@ -65,20 +66,23 @@ async def _check(config: Settings, options: argparse.Namespace) -> int:
         ]
         warnings: list[str] = []
         emptied: list[str] = []
+        globs: list[Unmatched] = []
         withheld = ""
         if whole:
             warnings = [*config.warnings, *(f"{s.key}: disabled" for s in config.servers if not s.enabled)]
             emptied, withheld = _emptied(app, config), withheld_note(app)
+            globs = unmatched(config, app.fleet.names())
         if options.json:
             report: dict[str, Any] = {"servers": [asdict(r) for r in rows], "warnings": warnings}
-            report |= {"profiles": emptied, "withheld": withheld}
+            report |= {"profiles": emptied, "withheld": withheld, "globs": [asdict(each) for each in globs]}
             report["listing"] = None if listing is None else {"tier": listing.tier, "tokens": listing.tokens}
             print(json.dumps(report, indent=1, ensure_ascii=False))
         else:
             said = [*(f"config: {text}" for text in warnings), *emptied, *filter(None, [withheld])]
+            said += [f"{'' if each.protects else 'advice: '}{each}" for each in globs]
             _print(rows, said, listing, counted="o200k" if counter.exact else "estimated")
         failed = [r for r in rows if r.state != "ready"]
-    return 1 if failed or withheld else 0
+    return 1 if failed or withheld or any(each.protects for each in globs) else 0
 
 
 def _emptied(app: App, config: Settings) -> list[str]:

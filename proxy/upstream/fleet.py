@@ -68,6 +68,11 @@ class Fleet:
         for listener in self._listeners:
             listener()
 
+    def names(self) -> dict[str, list[str]]:
+        """The raw names of all that each server lists, also of what is excluded; of those whose list is known."""
+        known = {key: c.lists.found for key, c in self.connections.items()}
+        return {key: [tool["name"] for tool in found.tools] for key, found in known.items() if found is not None}
+
     def _make_offers(self) -> Offers:
         def offer(key: str, found: Found) -> Offer:
             return Offer(key, tuple(found.resources), tuple(found.templates), tuple(found.prompts))
