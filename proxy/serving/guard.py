@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from proxy.caller import Scope as CallerScope
 from proxy.server import ACCESS
 from proxy.serving.access import Doorkeeper, Holder
+from proxy.serving.refusals import Refusals
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 BODY_TIMEOUT = 60.0
@@ -36,6 +37,7 @@ class Guard:
         self._app = app
         self._hosts = tuple(h.lower() for h in hosts)
         self._keeper, self._status, self._body_timeout = keeper, status, body_timeout
+        self._refusals = Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, answer `/health`, or hand on."""
@@ -50,6 +52,9 @@ class Guard:
         elif refusal is not None:
             await refusal(scope, receive, send)
         elif holder is None:
+            shown = b"authorization" in headers
+            reason = "its token is not one of this daemon's" if shown else "it came without a token"
+            self._refusals.tell(reason, (scope.get("client") or ("an unknown address",))[0])
             text = "Unauthorized: send the header 'Authorization: Bearer TOKEN' with this daemon's token"
             await PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
         elif (way := self._keeper.way(scope["path"], holder)) is None:

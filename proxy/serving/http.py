@@ -1,5 +1,6 @@
 """The daemon: many clients over HTTP share one set of upstreams. Streamable HTTP at /mcp, SSE at /sse."""
 
+import errno
 import logging
 import socket
 from collections.abc import Callable, Coroutine, Sequence
@@ -62,17 +63,24 @@ def listener(host: str, port: int) -> socket.socket:
     Raises:
         ConfigError: the address cannot be used.
     """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named because asyncio switches Nagle's algorithm off only where it is; with it, each answer
+    # waits 40 ms for the client's delayed acknowledgement. `socket.create_server` leaves it out.
+    sock = None
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # The protocol is named because asyncio switches Nagle's algorithm off only where it is; with it, each answer
-        # waits 40 ms for the client's delayed acknowledgement. `socket.create_server` leaves it out.
         sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
         sock.listen(512)
         return sock
     except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        if sock is not None:
+            sock.close()
+        text = f"cannot listen on {host}:{port}: {error.strerror or error}"
+        if error.errno == errno.EADDRINUSE:
+            text += "; a daemon of yours may run there already (narrow-waist connect joins it); another port: "
+            text += "--http HOST:PORT"
+        raise ConfigError(text) from None
 
 
 class _Uvicorn(uvicorn.Server):
@@ -94,7 +102,7 @@ async def serve_http(
     limits: GuardConfig,
     background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
 ) -> None:
-    """Serve on a listening socket until SIGINT or SIGTERM; `background` is cancelled, and awaited, at the end."""
+    """Serve on a listening socket until a signal ends it; `background` is cancelled, and awaited, at the end."""
     app = application(
         server,
         keeper=keeper,

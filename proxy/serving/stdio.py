@@ -1,8 +1,9 @@
-"""One client over stdio: ends with the end of stdin, the client's death, SIGINT or SIGTERM."""
+"""One client over stdio: ends with the end of stdin, the client's death, or a signal."""
 
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -42,8 +43,11 @@ async def serve_stdio(server: ProxyServer, *background: Callable[[], Coroutine[A
 
 
 async def stop_on_signal(stop: Callable[[], object]) -> None:
-    """Call `stop` at the first SIGINT or SIGTERM."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    """Call `stop` at the first SIGINT, SIGTERM or SIGHUP; the last one not where it is ignored, as under `nohup`."""
+    wanted = [signal.SIGINT, signal.SIGTERM]
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        wanted.append(signal.SIGHUP)
+    with anyio.open_signal_receiver(*wanted) as signals:
         async for received in signals:
             log.info("stopping on %s", received.name)
             stop()
