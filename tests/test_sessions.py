@@ -37,3 +37,10 @@ async def test_a_stateless_client_is_told_that_only_post_is_for_it(method: str, 
     async with house(write(tmp_path / "upstreams.json", {})) as app, daemon(app) as front:
         code, headers = await asked(front, method, mcp_protocol_version=MODERN)
         assert (code, headers["allow"]) == (405, "POST") and "mcp-session-id" not in headers
+
+
+async def test_head_of_the_sse_door_is_refused_and_starts_nothing(tmp_path: Path) -> None:
+    """It was answered twice, which uvicorn logged as an error each time."""
+    async with house(write(tmp_path / "upstreams.json", {})) as app, daemon(app) as front:
+        response = await front.http.head("/sse")
+    assert (response.status_code, response.headers["allow"]) == (405, "GET")

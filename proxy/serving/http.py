@@ -11,10 +11,9 @@ import anyio
 import uvicorn
 from mcp.server.sse import SseServerTransport
 from mcp.server.transport_security import TransportSecuritySettings
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from proxy.caller import Scope
 from proxy.config import GuardConfig
@@ -170,15 +169,9 @@ def _endpoints(server: ProxyServer, session_idle_timeout: float, limits: GuardCo
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     sse = SseServerTransport("/messages/", security_settings=unchecked, max_request_body_size=limits.max_body)
 
-    async def stream(request: Request) -> Response:
-        async with sse.connect_sse(request.scope, request.receive, request._send) as (read, write):  # pyright: ignore[reportPrivateUsage]
-            await server.sdk.run(read, write, server.sdk.create_initialization_options())
-        return Response()
-
-    routes: list[Any] = [
-        Route("/sse", endpoint=stream, methods=["GET"]),
-        Mount("/messages/", app=sse.handle_post_message),
-    ]
+    stream = Route("/sse", endpoint=_Sse(sse, server))
+    stream.methods = {"GET"}  # a HEAD, which Starlette adds, would start a session
+    routes: list[Any] = [stream, Mount("/messages/", app=sse.handle_post_message)]
     return server.sdk.streamable_http_app(
         transport_security=unchecked,
         max_request_body_size=limits.max_body,
@@ -186,3 +179,15 @@ def _endpoints(server: ProxyServer, session_idle_timeout: float, limits: GuardCo
         session_idle_timeout=session_idle_timeout,
         custom_starlette_routes=routes,
     )
+
+
+class _Sse:
+    """The stream of the SSE transport as an ASGI application: as an endpoint it would have to answer a second time."""
+
+    def __init__(self, transport: SseServerTransport, server: ProxyServer) -> None:
+        self._transport, self._server = transport, server
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        sdk = self._server.sdk
+        async with self._transport.connect_sse(scope, receive, send) as (read, write):
+            await sdk.run(read, write, sdk.create_initialization_options())
