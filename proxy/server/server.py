@@ -63,6 +63,8 @@ class ProxyServer:
         """Sessions of handshake clients over HTTP, by their ids."""
         self.on_session_end: Callable[[str], None] | None = None
         """Told the id of each such session that has ended."""
+        self.on_stop: Callable[[], None] | None = None
+        """Ends the streams that HTTP holds open."""
         self._levels: weakref.WeakKeyDictionary[Connection, str] = weakref.WeakKeyDictionary()
         hint = CacheHint(ttl_ms=KNOWN_TTL, scope="private")
         server: Server[Any] = Server(
@@ -346,9 +348,11 @@ class ProxyServer:
         await self.changes.announce(quiet=not self._house.announce_changes)
 
     def close_streams(self) -> None:
-        """End the open `subscriptions/listen` streams, which would hold up a shutdown."""
+        """End the streams that clients hold open, `subscriptions/listen` and GET; they would hold up a shutdown."""
         for listen in self._listens.values():
             listen.close()
+        if self.on_stop is not None:
+            self.on_stop()
 
 
 def _text(context: Context, key: str) -> str:

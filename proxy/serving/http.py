@@ -157,8 +157,9 @@ def application(
     limits: GuardConfig,
 ) -> ASGIApp:
     """All that is served over HTTP, with what guards it."""
-    app = OneStream(_endpoints(server, session_idle_timeout, limits))
-    app = HttpDoor(app, server, idle_timeout=session_idle_timeout, max_body=limits.max_body)
+    streams = OneStream(_endpoints(server, session_idle_timeout, limits))
+    server.on_stop = streams.end
+    app = HttpDoor(streams, server, idle_timeout=session_idle_timeout, max_body=limits.max_body)
     app = Sessions(app, server.sdk.session_manager, limits.max_sessions)
     hosts = (*LOOPBACK, *allowed_hosts)
     return Guard(app, hosts=hosts, keeper=keeper, status=status, body_timeout=limits.body_timeout)

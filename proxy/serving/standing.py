@@ -31,25 +31,39 @@ class _Stream:
 
 
 class OneStream:
-    """An ASGI layer in front of the Streamable HTTP endpoint."""
+    """An ASGI layer in front of what is served over HTTP: it knows the streams that stay open, those of GET."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._open: dict[bytes, _Stream] = {}
+        self._open: dict[object, _Stream] = {}
+        """By session id; those of the SSE transport, which have none, each by itself."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand on; of a second GET of a session, after the first has ended."""
-        is_get = scope["type"] == "http" and scope["method"] == "GET"
-        session: bytes | None = dict(scope["headers"]).get(b"mcp-session-id") if is_get else None
-        if session is None:
+        if scope["type"] != "http" or scope["method"] != "GET":
             await self._app(scope, receive, send)
             return
+        session: object = dict(scope["headers"]).get(b"mcp-session-id", object())
         while (before := self._open.get(session)) is not None:
             before.replaced.set()
             await before.ended.wait()
         stream = self._open[session] = _Stream()
+        under_way = False
+
+        async def answer(message: Message) -> None:
+            nonlocal under_way
+            await send(message)
+            under_way = message["type"] == "http.response.start" or message.get("more_body", False)
+
         try:
-            await self._app(scope, lambda: stream.receive(receive), send)
+            await self._app(scope, lambda: stream.receive(receive), answer)
+            if under_way:  # who was told that the client has hung up leaves the end of the response out
+                await send({"type": "http.response.body", "body": b""})
         finally:
             del self._open[session]
             stream.ended.set()
+
+    def end(self) -> None:
+        """End every stream: the daemon stops, and whoever is cancelled later would be logged as an error."""
+        for stream in self._open.values():
+            stream.replaced.set()

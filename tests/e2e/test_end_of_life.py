@@ -1,5 +1,6 @@
 """However the proxy ends, it ends soon, and nothing that it started lives on (failure reports T9 and T10)."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -130,7 +131,7 @@ def test_the_daemon_ends_on_a_signal_with_streams_open_and_calls_under_way(
             daemon.process.send_signal(sig)
             place.wait_empty()
         assert daemon.process.wait(PATIENCE) == (-sig if sig == signal.SIGKILL else 0)
-        assert "Traceback" not in daemon.stderr.text
+        assert not re.search("Traceback|Exception|Cancel|WARNING|ERROR", daemon.stderr.text)
 
 
 def test_a_second_signal_does_no_harm(place: Place, polite: Path) -> None:
