@@ -370,9 +370,9 @@ def test_the_file_is_looked_for_in_the_documented_order(tmp_path):
     assert find(str(by_flag), environ, cwd, home, "linux") == by_flag
     assert find(None, environ, cwd, home, "linux") == by_variable
     environ["NARROW_WAIST_CONFIG"] = ""
-    assert find(None, environ, cwd, home, "linux") == cwd / "upstreams.yaml"
-    (cwd / "upstreams.yaml").unlink()
     assert find(None, environ, cwd, home, "linux") == user
+    user.unlink()
+    assert find(None, environ, cwd, home, "linux") == cwd / "upstreams.yaml"
 
 
 @pytest.mark.parametrize(

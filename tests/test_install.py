@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("proxy.cli.installing.surroundings", lambda: at)
     monkeypatch.setattr("proxy.cli.installing.user_file", lambda *_: ours(home))
     monkeypatch.setattr("proxy.cli.installed.user_file", lambda *_: ours(home))
-    monkeypatch.setattr("proxy.cli.files.user_file", lambda *_: ours(home))
+    monkeypatch.setattr("proxy.cli.files.places", lambda *_: (ours(home), Path.cwd() / "upstreams.yaml"))
     monkeypatch.chdir(work)
     return home
 

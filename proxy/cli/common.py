@@ -2,10 +2,11 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from proxy.config import Settings, find, load, others_may, user_file
+from proxy.config import Settings, find, load, others_may, places, user_file
 from proxy.errors import ConfigError
 
 
@@ -18,7 +19,11 @@ def settings(options: argparse.Namespace, environ: Mapping[str, str] | None = No
         from proxy.demo import demo_settings
 
         return demo_settings()
-    return load(find(options.config, os.environ, Path.cwd()), os.environ if environ is None else environ)
+    path = find(options.config, os.environ, Path.cwd())
+    own, here = places(os.environ, Path.cwd(), Path.home())
+    if path == own != here and here.is_file() and not options.config:
+        sys.stderr.write(f"narrow-waist: using {own}; the {here.name} of this folder needs --config {here.name}\n")
+    return load(path, os.environ if environ is None else environ)
 
 
 def checked_profiles(names: Iterable[str] | None, known: Iterable[str]) -> list[str]:

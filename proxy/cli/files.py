@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
-from proxy.config import user_file
+from proxy.config import places
 from proxy.errors import ConfigError
 from proxy.hosts.problem import HostFileError
 from proxy.hosts.programs import Surroundings
@@ -30,8 +30,8 @@ def config_target(options: argparse.Namespace) -> Path:
     named = options.config or os.environ.get("NARROW_WAIST_CONFIG")
     if named:
         return Path(named).expanduser().absolute()
-    here = Path.cwd() / "upstreams.yaml"
-    return here if here.is_file() else user_file(os.environ, Path.home())
+    usual = places(os.environ, Path.cwd(), Path.home())
+    return next((place for place in usual if place.is_file()), usual[0])
 
 
 def read_text(path: Path) -> str | None:

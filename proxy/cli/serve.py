@@ -14,6 +14,8 @@ from proxy.config import OWN_TOKEN, GuardConfig
 from proxy.guard.tokens import TokenFile
 from proxy.memory import keep_at_hand
 
+log = logging.getLogger(__name__)
+
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the client is gone, or a signal; raises ConfigError."""
@@ -21,6 +23,7 @@ def run(options: argparse.Namespace) -> int:
     config = settings(options)
     token = read_token("--token-file", options.token_file) if options.token_file else os.environ.get(OWN_TOKEN) or None
     set_up_logging(logging.INFO, config, verbose=options.verbose, own=[token or ""])
+    log.info("serving the servers of %s", config.path or "the demo")
     profiles = tuple(options.profile or ())
     if options.http is None:
         from proxy.serving.stdio import serve_stdio

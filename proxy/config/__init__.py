@@ -8,7 +8,7 @@ What is wrong with one server (an unset variable, say) becomes that server's `pr
 
 from proxy.config.environment import OWN_TOKEN, Expansion, child_environment, expand
 from proxy.config.exposure import others_may
-from proxy.config.loader import find, load, state_file, user_file
+from proxy.config.loader import find, load, places, state_file, user_file
 from proxy.config.settings import (
     RISKS,
     AuditConfig,
@@ -48,6 +48,7 @@ __all__ = [
     "find",
     "load",
     "others_may",
+    "places",
     "state_file",
     "user_file",
 ]

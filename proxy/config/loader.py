@@ -38,8 +38,7 @@ def find(
     home: Path | None = None,
     platform: str = sys.platform,
 ) -> Path:
-    """The config file: `--config`, else $NARROW_WAIST_CONFIG, else ./upstreams.yaml, else the one in the user's
-    config folder.
+    """The config file: `--config`, else $NARROW_WAIST_CONFIG, else the first of `places` that exists.
 
     Raises:
         ConfigError: there is none; the text lists where it was looked for and what to do.
@@ -53,19 +52,25 @@ def find(
             raise ConfigError(
                 f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'} (from {origin})"
             )
-    places = [
-        cwd / FILE_NAME,
-        user_file(environ, home, platform),
-    ]
-    for path in places:
+    usual = places(environ, cwd, home, platform)
+    for path in usual:
         if path.is_file():
             return path
-    looked = "".join(f"\n  {place}" for place in places)
+    looked = "".join(f"\n  {place}" for place in usual)
     raise ConfigError(
         f"no configuration found. Looked for:{looked}\n"
         f"Write one of these files, or name one with --config FILE or ${VARIABLE}. The smallest one is:\n"
         "  servers:\n    time:\n      command: uvx\n      args: [mcp-server-time]"
     )
+
+
+def places(environ: Mapping[str, str], cwd: Path, home: Path, platform: str = sys.platform) -> tuple[Path, Path]:
+    """Where a config file is looked for that nobody names: the user's own, then ./upstreams.yaml.
+
+    In this order because hosts start us in the folder that they have open: a file there, which may have come with a
+    cloned repository, names programs to start, and must not take the place of a person's own.
+    """
+    return user_file(environ, home, platform), cwd / FILE_NAME
 
 
 def user_file(environ: Mapping[str, str], home: Path, platform: str = sys.platform) -> Path:
