@@ -3,18 +3,21 @@
 import asyncio
 import gzip
 import json
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import anyio
 import pytest
 
 from proxy.config import ServerConfig
 from proxy.errors import UpstreamFailure
+from proxy.upstream import http, web
 from proxy.upstream.http import open_http
 from proxy.upstream.peer import Peer
+from proxy.upstream.sse import open_sse
 
 SAID = {"content": [{"type": "text", "text": "größe"}], "x-unknown": 1.0}
 PATIENCE = 10.0
@@ -98,20 +101,24 @@ def event(asked: Asked, result: Mapping[str, Any] = SAID) -> str:
 
 @asynccontextmanager
 async def upstream(
-    act: Callable[[Asked, Line], Awaitable[None]], told: Callable[[str], None] = lambda _: None
+    act: Callable[[Asked, Line], Awaitable[None]],
+    told: Callable[[str], None] = lambda _: None,
+    transport: Literal["http", "sse"] = "http",
 ) -> AsyncGenerator[tuple[Peer, Web]]:
     """A peer that is connected to a server whose answers `act` writes. `told` hears of its notifications."""
-    web = Web(act)
+    server_end = Web(act)
     peer = Peer("s", lambda method, params: told(method))
 
     def lost() -> None:
-        web.lost += 1
+        server_end.lost += 1
 
     with anyio.fail_after(PATIENCE):
-        async with await asyncio.start_server(web.serve, "127.0.0.1", 0) as server:
+        async with await asyncio.start_server(server_end.serve, "127.0.0.1", 0) as server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-            async with open_http(ServerConfig(key="s", transport="http", url=url), peer, lost, lambda: None):
-                yield peer, web
+            config = ServerConfig(key="s", transport=transport, url=url)
+            opened = open_sse(config, peer) if transport == "sse" else open_http(config, peer, lost, lambda: None)
+            async with opened:
+                yield peer, server_end
 
 
 async def failure(peer: Peer, **more: Any) -> UpstreamFailure:
@@ -181,6 +188,50 @@ async def test_an_answer_that_is_none_fails_its_request_at_once_though_the_strea
     async with upstream(act) as (peer, _):
         failed = await failure(peer)
     assert reason in failed.reason and failed.may_have_run
+
+
+async def test_a_byte_order_mark_before_the_first_event_costs_nothing() -> None:
+    async def act(asked: Asked, line: Line) -> None:
+        line.stream(f"\ufeff{event(asked)}")
+
+    async with upstream(act) as (peer, _):
+        assert await peer.request("tools/call", {"name": "t"}) == SAID
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+async def test_an_answer_without_an_end_ends_at_a_bound(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few packed bytes can be gigabytes."""
+    monkeypatch.setattr(web, "MAX_ANSWER", 1 << 20)
+
+    async def act(asked: Asked, line: Line) -> None:
+        content = gzip.compress(b"data: " + b"x" * (8 << 20))
+        line.answer(content, "content-encoding: gzip", kind=kind)
+
+    async with upstream(act) as (peer, _):
+        failed = await failure(peer)
+    assert re.search("longer than 1 MiB|exceeded the 1048576 byte limit", failed.reason) and failed.may_have_run
+
+
+async def test_a_server_that_asks_a_lot_opens_few_connections_and_is_answered() -> None:
+    many = 200
+    replies: set[int] = set()
+
+    async def act(asked: Asked, line: Line) -> None:
+        if "result" in asked.message:
+            replies.add(asked.message["id"])
+            line.answer(b"", status="202 Accepted")
+            if len(replies) == many:
+                every.set()
+            return
+        line.stream(*(f'data: {{"jsonrpc": "2.0", "id": {n}, "method": "ping"}}' for n in range(many)))
+        await line.writer.drain()
+        await every.wait()
+        line.writer.write(f"{event(asked)}\n\n".encode())
+
+    every = anyio.Event()
+    async with upstream(act) as (peer, web):
+        assert await peer.request("tools/call", {"name": "t"}) == SAID
+    assert len(replies) == many and web.connections < 20
 
 
 async def test_a_broken_stream_is_taken_up_again_after_its_last_event() -> None:
@@ -343,6 +394,48 @@ async def test_what_is_cancelled_is_told_in_the_words_of_its_era_and_its_stream_
         await ended.wait()
     told = [each.message["params"]["requestId"] for each in web.asked if each.what == "POST notifications/cancelled"]
     assert told == ([] if modern else [1])
+
+
+async def test_a_call_ends_though_the_server_never_answers_that_it_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "CANCELLED", 0.05)
+    ended: list[str] = []
+    both = anyio.Event()
+
+    async def act(asked: Asked, line: Line) -> None:
+        await line.reader.read()
+        ended.append(asked.what)
+        if len(ended) == 2:
+            both.set()
+
+    async with upstream(act) as (peer, _):
+        assert "no answer within" in (await failure(peer, timeout=0.05)).reason
+        await both.wait()
+    assert sorted(ended) == ["POST notifications/cancelled", "POST tools/call"]
+
+
+async def test_a_session_id_that_cannot_be_sent_back_is_told() -> None:
+    async def act(asked: Asked, line: Line) -> None:
+        line.answer(reply(asked), "mcp-session-id: s\u00fc")
+
+    async with upstream(act) as (peer, _):
+        with pytest.raises(UpstreamFailure, match="session id is not visible ASCII"):
+            await peer.request("initialize", {})
+
+
+async def test_the_legacy_transport_reads_no_more_of_a_refusal_than_it_tells() -> None:
+    """Its answers come over the stream; what a POST brings besides was read for ever."""
+
+    async def act(asked: Asked, line: Line) -> None:
+        if asked.verb == "GET":
+            line.stream("event: endpoint\ndata: /post")
+        else:
+            line.writer.write(b"HTTP/1.1 500 Oops\r\ncontent-length: 999999999\r\n\r\n" + b"no " * 100_000)
+
+    async with upstream(act, transport="sse") as (peer, _):
+        failed = await failure(peer)
+    assert failed.reason.startswith("HTTP 500 Oops: no no no") and len(failed.reason) < 300
 
 
 async def test_a_forgotten_session_is_told_once_for_each_request_and_nothing_ran() -> None:

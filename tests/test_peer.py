@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from proxy.errors import RpcError, UpstreamFailure
-from proxy.upstream.peer import Peer
+from proxy.upstream.peer import MOST_PROGRESS, Peer
 
 OK = {"content": [], "x": None}
 
@@ -157,3 +157,47 @@ async def test_a_server_that_asks_is_answered(peer: Peer, wire: Wire) -> None:
     peer.receive({"id": 7, "method": "roots/list"})
     assert wire.sent[0] == {"jsonrpc": "2.0", "id": "a", "result": {}}
     assert wire.sent[1]["id"] == 7 and wire.sent[1]["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"id": "9" * 5_000, "result": {}},
+        {"id": 10**5_000, "result": {}},
+        {"id": float("inf"), "result": {}},
+        {"method": "notifications/progress", "params": {"progressToken": "9" * 5_000}},
+        {"id": 10**5_000, "method": "roots/list"},
+        [[[{"id": 1, "result": {}}]]],
+        [],
+    ],
+)  # fmt: skip
+async def test_what_is_odd_about_one_message_harms_no_other(peer: Peer, odd: object) -> None:
+    """Over stdio the rest of what was read with it was lost, over HTTP the connection."""
+    assert await answered(peer, odd, {"id": 1, "result": OK}) == OK
+
+
+async def test_an_answer_that_is_a_number_of_very_many_digits_is_malformed(peer: Peer) -> None:
+    with pytest.raises(UpstreamFailure, match="malformed answer: a number of too many digits"):
+        await answered(peer, {"id": 1, "result": 10**5_000})
+
+
+async def test_progress_that_nobody_takes_in_is_bounded_and_the_newest_stays(peer: Peer) -> None:
+    seen: list[int] = []
+    flooded = anyio.Event()
+
+    async def slow(params: Mapping[str, Any]) -> None:
+        await flooded.wait()
+        seen.append(params["progress"])
+
+    async def flood() -> None:
+        while not peer.in_flight:
+            await anyio.lowlevel.checkpoint()
+        for number in range(5_000):
+            peer.receive({"method": "notifications/progress", "params": {"progressToken": 1, "progress": number}})
+        peer.receive({"id": 1, "result": OK})
+        flooded.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(flood)
+        assert await peer.request("tools/call", {"name": "t"}, on_progress=slow) == OK
+    assert len(seen) <= MOST_PROGRESS + 1 and seen[-1] == 4_999

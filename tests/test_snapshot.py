@@ -148,3 +148,13 @@ def test_two_proxies_at_once_never_leave_half_a_file(folder: Path) -> None:
     assert seen <= {"tool_1", "tool_2"}
     assert Snapshot(folder).load(CONFIG) is not None
     assert only_file(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+def test_what_is_no_file_is_as_never_seen(folder: Path) -> None:
+    """Opening a pipe would wait for somebody who writes to it."""
+    Snapshot(folder).save(CONFIG, entry())
+    file = only_file(folder)
+    file.unlink()
+    os.mkfifo(file)
+    assert Snapshot(folder).load(CONFIG) is None

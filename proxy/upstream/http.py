@@ -6,6 +6,7 @@ JSON-RPC answer fails its own request, at once, with the reason.
 """
 
 import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from proxy.text import one_line, shorten
 from proxy.upstream.failure import describe
 from proxy.upstream.peer import Peer
 from proxy.upstream.web import (
+    AT_ONCE,
+    TOLD,
+    TooLarge,
     answered,
     content_type,
     events,
@@ -29,6 +33,7 @@ from proxy.upstream.web import (
     misled,
     origin,
     parsed,
+    whole,
 )
 from proxy.wire import encode_request
 
@@ -36,6 +41,8 @@ log = logging.getLogger(__name__)
 
 GOODBYE = 1.0
 """Seconds for the DELETE that ends a session."""
+CANCELLED = 5.0
+"""Seconds for the POST that cancels a call, before the call's own is ended anyway."""
 RETRY, RETRY_CAP, PROVEN = 1.0, 60.0, 30.0
 """Seconds until a stream is opened again where the server names none; doubled up to the cap, until one has brought an
 event or has lasted."""
@@ -43,6 +50,7 @@ RETRY_LEAST = 0.1
 """Seconds; a server that names less and ends its streams at once would keep us busy."""
 RESUMES = 3
 """How often an answer's broken stream is resumed without anything new in it."""
+_VISIBLE = re.compile(r"[\x21-\x7e]+")
 PASSING = frozenset({408, 425, 429})
 """Refusals of the server's own stream that may pass; every other 4xx says that it has none."""
 
@@ -71,7 +79,9 @@ class _Place:
     async def note(self, stream: AsyncIterator[httpx2.ServerSentEvent]) -> AsyncIterator[str]:
         """The texts of a stream's messages, each after its place was noted."""
         async for event in stream:
-            self.last, self.seen = event.id or self.last, True
+            self.seen = True
+            if event.id and event.id.isascii():  # another could not be sent back
+                self.last = event.id
             if event.retry is not None:
                 self.retry = max(min(event.retry, RETRY_CAP * 1000) / 1000, RETRY_LEAST)
             if event.event == "message" and event.data:
@@ -107,6 +117,7 @@ class _Link:
         self._version: str | None = None
         """As agreed: for what comes without headers of its own."""
         self._posts: dict[int | str, _Post] = {}
+        self._telling = anyio.Semaphore(AT_ONCE)
         self._greeting: anyio.Event | None = None
         """While `initialized` is on its way: no request may overtake it."""
 
@@ -152,14 +163,18 @@ class _Link:
 
     async def _tell(self, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         try:
-            request = self._built("POST", body, headers)
+            async with self._telling:
+                await self._told(self._built("POST", body, headers))
+        except Exception as error:  # nobody waits for it, and it must not take the connection with it
+            log.debug("server %r: not sent: %s", self._peer.server, describe(error))
+
+    async def _told(self, request: httpx2.Request) -> None:
+        with anyio.move_on_after(TOLD):
             async with answered(self._client, request) as response:
                 if response.status_code == 202:
                     await response.aread()  # nothing, but the connection can be used again
                 elif response.status_code == 404 and "mcp-session-id" in request.headers:
                     self._on_lost()
-        except Exception as error:  # nobody waits for it, and it must not take the connection with it
-            log.debug("server %r: not sent: %s", self._peer.server, describe(error))
 
     def _cancel(self, ident: int | str, body: bytes) -> None:
         if (post := self._posts.get(ident)) is None:
@@ -170,7 +185,8 @@ class _Link:
             self._tasks.start_soon(self._give_up, post, body)
 
     async def _give_up(self, post: _Post, body: bytes) -> None:
-        await self._tell(body)
+        with anyio.move_on_after(CANCELLED):
+            await self._tell(body)
         post.scope.cancel()  # some servers never end the stream of what was cancelled
 
     async def goodbye(self) -> None:
@@ -194,6 +210,8 @@ class _Link:
                 await self._exchange(message, request)
             except _Unanswered as failure:
                 self._peer.fail(ident, str(failure), may_have_run=failure.may_have_run)
+            except TooLarge as error:
+                self._peer.fail(ident, str(error))
             except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
                 self._on_suspect()
                 self._peer.fail(ident, f"cannot reach {origin(request)}: {describe(error)}", may_have_run=False)
@@ -213,11 +231,11 @@ class _Link:
             if (why := misled(response)) is not None:
                 raise _Unanswered(why, may_have_run=False)
             if message["method"] == "initialize" and response.is_success:
-                self._session = response.headers.get("mcp-session-id")
+                self._session = _session_of(response)
             if response.status_code == 202:
                 raise self._bad(response, "HTTP 202: the server accepted the request but gives no answer to it")
             if not await is_event_stream(response):
-                self._receive(self._judged(response, await response.aread(), ident))
+                self._receive(self._judged(response, await whole(response), ident))
                 return
             place = _Place()
             if await self._read(response, place, ident):
@@ -311,6 +329,14 @@ class _Link:
             proven = place.seen or anyio.current_time() - opened > PROVEN
             delay = place.retry if proven else min(delay * 2, RETRY_CAP)
             await anyio.sleep(delay)
+
+
+def _session_of(response: httpx2.Response) -> str | None:
+    """The id of the session that was opened, if any; raises _Unanswered where it could not be sent back."""
+    session = response.headers.get("mcp-session-id")
+    if session is not None and not _VISIBLE.fullmatch(session):
+        raise _Unanswered("its session id is not visible ASCII, as MCP wants it", may_have_run=True)
+    return session
 
 
 def _is_answer(message: object) -> TypeGuard[dict[str, Any]]:

@@ -22,6 +22,10 @@ from proxy.wire import INTERNAL_ERROR
 log = logging.getLogger(__name__)
 
 METHOD_NOT_FOUND = -32601
+MOST_PROGRESS = 1_000
+"""Messages of one request that wait for its client; beyond, the oldest go, since each says more than those before."""
+_DIGITS = 20
+"""No id of ours has so many."""
 
 OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
 """Gets the params of a `notifications/progress` as they came, still under our own token."""
@@ -189,11 +193,17 @@ class Peer:
     # What the transport feeds in.
 
     def receive(self, message: object) -> bool:
-        """Take one inbound JSON value; False when it is not JSON-RPC at all."""
-        if isinstance(message, list):  # a batch, as 2025-03-26 allows
-            batch = cast(list[object], message)
-            understood = [self.receive(each) for each in batch]
+        """Take one inbound JSON value; False when it is not JSON-RPC at all. What is odd about one harms no other."""
+        try:
+            if not isinstance(message, list):
+                return self._receive(message)
+            # A batch, as 2025-03-26 allows.
+            understood = [self._receive(each) for each in cast(list[object], message)]
             return bool(understood) and all(understood)
+        except ValueError:  # a number of more digits than Python writes
+            return False
+
+    def _receive(self, message: object) -> bool:
         if not isinstance(message, dict):
             return False
         frame = cast(dict[str, Any], message)
@@ -236,7 +246,7 @@ class Peer:
             task.cancel()
 
     def _waiting(self, ident: object) -> _Pending | None:
-        if isinstance(ident, str) and ident.isdecimal():
+        if isinstance(ident, str) and ident.isdecimal() and len(ident) < _DIGITS:
             ident = int(ident)  # servers that turn ids into strings
         elif isinstance(ident, float) and ident.is_integer():
             ident = int(ident)  # or, without integers of their own, into floats
@@ -251,9 +261,11 @@ class Peer:
         return self._malformed(cast(object, error))
 
     def _malformed(self, what: object) -> UpstreamFailure:
-        return UpstreamFailure(
-            self.server, f"malformed answer: {shorten(one_line(repr(what)), 200)}", may_have_run=True
-        )
+        try:
+            said = shorten(one_line(repr(what)), 200)
+        except ValueError:
+            said = "a number of too many digits"
+        return UpstreamFailure(self.server, f"malformed answer: {said}", may_have_run=True)
 
     @staticmethod
     def _settle(pending: _Pending, outcome: dict[str, Any] | Exception) -> None:
@@ -279,6 +291,8 @@ class Peer:
             if pending is not None:
                 pending.deadline = asyncio.get_running_loop().time() + pending.timeout
                 if pending.progress is not None and not pending.outcome.done():
+                    if pending.progress.qsize() >= MOST_PROGRESS:
+                        pending.progress.get_nowait()
                     pending.progress.put_nowait(params)
         else:
             self.on_notification(method, params)

@@ -150,7 +150,10 @@ class Snapshot:
         """What a file holds; raises OSError where there is none, or it may be somebody else's."""
         if self.folder is None:
             raise FileNotFoundError(name)
-        with (self.folder / name).open("rb") as file:
+        path = self.folder / name
+        if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+            raise PermissionError(name)
+        with path.open("rb") as file:
             if os.name == "posix":
                 found = os.fstat(file.fileno())
                 if found.st_uid not in (os.geteuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

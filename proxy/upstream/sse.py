@@ -16,7 +16,7 @@ from proxy.config import ServerConfig
 from proxy.text import one_line, shorten
 from proxy.upstream.failure import ConnectError, describe
 from proxy.upstream.peer import Peer
-from proxy.upstream.web import events, excerpt, http_client, origin, parsed
+from proxy.upstream.web import AT_ONCE, TOLD, answered, events, excerpt, http_client, origin, parsed, start_of
 from proxy.wire import encode_request
 
 log = logging.getLogger(__name__)
@@ -25,30 +25,50 @@ log = logging.getLogger(__name__)
 class _SseLink:
     """The write side of the legacy transport: each message is a POST to the endpoint the server named."""
 
-    def __init__(self, client: httpx2.AsyncClient, peer: Peer, endpoint: str, tasks: anyio.abc.TaskGroup) -> None:
-        self._client, self._peer, self._endpoint, self._tasks = client, peer, endpoint, tasks
-
-    def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
-        content = encode_request(message)
-        self._tasks.start_soon(self._post, message, content, {**(headers or {}), "content-type": "application/json"})
-
     takes_headers = True
 
-    async def _post(self, message: dict[str, Any], content: bytes, headers: dict[str, str]) -> None:
+    def __init__(self, client: httpx2.AsyncClient, peer: Peer, endpoint: str, tasks: anyio.abc.TaskGroup) -> None:
+        self._client, self._peer, self._endpoint, self._tasks = client, peer, endpoint, tasks
+        self._asking: dict[int | str, anyio.CancelScope] = {}
+        self._telling = anyio.Semaphore(AT_ONCE)
+
+    def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        given = {**(headers or {}), "content-type": "application/json"}
+        request = self._client.build_request("POST", self._endpoint, content=encode_request(message), headers=given)
+        if "method" in message and "id" in message:
+            self._asking[message["id"]] = scope = anyio.CancelScope()
+            self._tasks.start_soon(self._ask, message["id"], request, scope)
+        else:
+            self._tasks.start_soon(self._tell, request)
+        if message.get("method") == "notifications/cancelled":
+            gone = self._asking.get(message["params"].get("requestId"))
+            if gone is not None:
+                gone.cancel()  # its answer would come over the stream, not with the POST
+
+    async def _tell(self, request: httpx2.Request) -> None:
+        async with self._telling:
+            with anyio.move_on_after(TOLD):
+                await self._post(None, request)
+
+    async def _ask(self, ident: int | str, request: httpx2.Request, scope: anyio.CancelScope) -> None:
+        with scope:
+            await self._post(ident, request)
+        if self._asking.get(ident) is scope:
+            del self._asking[ident]
+
+    async def _post(self, ident: int | str | None, request: httpx2.Request) -> None:
+        """Send a message; what becomes of it fails the request `ident` (None: nobody's) or says nothing."""
         try:
-            response = await self._client.post(self._endpoint, content=content, headers=headers)
+            async with answered(self._client, request) as response:
+                said = await start_of(response) if response.status_code == 202 or not response.is_success else b""
+                if not response.is_success and ident is not None:
+                    self._peer.fail(ident, excerpt(response, said), may_have_run=response.status_code >= 500)
+                    if response.status_code in (404, 410):
+                        self._peer.close("the server has forgotten our session")
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            self._peer.fail(message.get("id"), f"cannot reach the server: {describe(error)}", may_have_run=False)
-            return
-        except httpx2.TransportError as error:
-            self._peer.fail(message.get("id"), f"the HTTP connection failed: {describe(error)}")
-            return
-        if not response.is_success and "method" in message:
-            self._peer.fail(
-                message.get("id"), excerpt(response, response.content), may_have_run=response.status_code >= 500
-            )
-            if response.status_code in (404, 410):
-                self._peer.close("the server has forgotten our session")
+            self._peer.fail(ident, f"cannot reach {origin(request)}: {describe(error)}", may_have_run=False)
+        except Exception as error:  # whatever it is, it must not take the connection with it
+            self._peer.fail(ident, f"the HTTP connection failed: {describe(error)}")
 
 
 @asynccontextmanager

@@ -11,9 +11,13 @@ from proxy.config import ServerConfig
 from proxy.text import one_line, shorten
 from proxy.wire import decode
 
-SSE_MAX_EVENT = 256 * 1024 * 1024
-"""Bytes of one event; httpx2's own limit is 1 MiB, and a list of 3,300 tools has 4."""
-MAX_REDIRECTS = 20
+MAX_ANSWER = 256 * 1024 * 1024
+"""Bytes of one answer or event, unpacked; httpx2's own limit of an event is 1 MiB, and a list of 3,300 tools has 4."""
+MAX_REDIRECTS = 5
+TOLD = 30.0
+"""Seconds for a POST that has no answer: some servers never end it."""
+AT_ONCE = 8
+"""POSTs without an answer that are on their way together, each on a connection, however much a server asks."""
 
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 
@@ -63,6 +67,32 @@ def misled(response: httpx2.Response) -> str | None:
     return f"HTTP {response.status_code}: redirected to {to}, which is not followed; if that is the server, use its URL"
 
 
+class TooLarge(Exception):
+    """An answer is longer than MAX_ANSWER."""
+
+
+async def whole(response: httpx2.Response) -> bytes:
+    """The content of a response, unpacked; raises TooLarge as soon as it is longer than MAX_ANSWER."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.aiter_bytes():
+        size += len(part)
+        if size > MAX_ANSWER:
+            raise TooLarge(f"its answer is longer than {MAX_ANSWER >> 20} MiB")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def start_of(response: httpx2.Response, limit: int = 64 * 1024) -> bytes:
+    """The first bytes of a response, for an excerpt."""
+    found = b""
+    async for part in response.aiter_bytes():
+        found += part
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
 def content_type(response: httpx2.Response) -> str:
     """The media type of a response, without parameters."""
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -93,7 +123,7 @@ def excerpt(response: httpx2.Response, content: bytes) -> str:
 
 def events(response: httpx2.Response) -> AsyncIterator[httpx2.ServerSentEvent]:
     """The events of a stream; raises httpx2.TransportError where it breaks, SSEError where one is too large."""
-    return aiter(httpx2.EventSource(response, max_event_size=SSE_MAX_EVENT))
+    return aiter(httpx2.EventSource(response, max_event_size=MAX_ANSWER))
 
 
 class _Pushback(httpx2.AsyncByteStream):
@@ -117,6 +147,6 @@ async def is_event_stream(response: httpx2.Response) -> bool:
         return False
     inner = cast(httpx2.AsyncByteStream, response.stream)
     chunks = aiter(inner)
-    first = await anext(chunks, b"")
+    first = (await anext(chunks, b"")).removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which httpx2 reads as text
     response.stream = _Pushback(first, chunks, inner)
-    return not first.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{")
+    return not first.lstrip(b" \r\n\t").startswith(b"{")
