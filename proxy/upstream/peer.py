@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 METHOD_NOT_FOUND = -32601
 MOST_PROGRESS = 1_000
 """Messages of one request that wait for its client; beyond, the oldest go, since each says more than those before."""
-_DIGITS = 20
-"""No id of ours has so many."""
 
 OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
 """Gets the params of a `notifications/progress` as they came, still under our own token."""
@@ -246,7 +244,7 @@ class Peer:
             task.cancel()
 
     def _waiting(self, ident: object) -> _Pending | None:
-        if isinstance(ident, str) and ident.isdecimal() and len(ident) < _DIGITS:
+        if isinstance(ident, str) and ident.isdecimal():
             ident = int(ident)  # servers that turn ids into strings
         elif isinstance(ident, float) and ident.is_integer():
             ident = int(ident)  # or, without integers of their own, into floats
