@@ -69,6 +69,17 @@ def test_a_refused_call_tells_a_person_what_to_type(
     assert says in said and "tool_" not in said
 
 
+@pytest.mark.parametrize(("names", "code"), [(["docs__read"], 0), (["docs__red"], 1), (["docs__read", "nosuch"], 1)])
+def test_who_asks_for_a_tool_that_is_not_there_gets_an_exit_code_that_says_so(
+    names: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NARROW_WAIST_CACHE", str(tmp_path / "cache"))
+    server = upstream(tmp_path / "docs", {"tools": [{"name": "read", "inputSchema": {"type": "object"}}]})
+    assert main(["describe", *names, "--config", str(write(tmp_path / "upstreams.json", {"docs": server}))]) == code
+    found = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in found["tools"] + found.get("not_found", [])] == names
+
+
 def test_what_a_server_says_of_a_tool_call_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

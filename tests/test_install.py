@@ -141,11 +141,14 @@ def test_nothing_is_written_without_a_yes(home: Path, capsys: pytest.CaptureFixt
     path = put(home, "zed")
     before = path.read_bytes()
     assert main(["install", "zed", "--move"]) == 1
-    assert main(["install", "zed", "--dry-run", "--yes"]) == 1
+    assert main(["install", "zed", "--dry-run", "--yes"]) == 0, "it was asked to write nothing"
     printed = capsys.readouterr().out
     assert "+++" in printed and "narrow-waist" in printed and "Nothing was written" in printed
     assert SECRET not in printed
     assert path.read_bytes() == before and not backups(path) and not ours(home).exists()
+    assert main(["install", "zed", "--yes"]) == 0
+    assert (main(["uninstall", "zed", "--dry-run"]), main(["uninstall", "zed"])) == (0, 1)
+    assert "narrow-waist" in entries(path, "zed", home)
 
 
 @pytest.mark.parametrize(

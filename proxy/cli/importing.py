@@ -39,7 +39,7 @@ class Source:
 
 
 def run(options: argparse.Namespace) -> int:
-    """0 if everything that was found is in the configuration (also if nothing was found), else 1."""
+    """0 if all that was found, if anything, is in the configuration, or could be (`--dry-run`); else 1."""
     at = surroundings()
     vault = Vault(os.environ)
     programs = [program(name) for name in options.host] or PROGRAMS
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     target = config_target(options)
     plan = plan_for(target, found)
     written = _write(plan, _exports(sources, vault, plan.merged), options, vault)
-    return 0 if written else 1
+    return 0 if written or options.dry_run else 1
 
 
 def sources_of(each: Program, at: Surroundings, vault: Vault, file: str | None = None) -> list[Source]:

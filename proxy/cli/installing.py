@@ -25,7 +25,7 @@ from proxy.text import one_line
 
 
 def run(options: argparse.Namespace) -> int:
-    """0 if the file is now as wanted, else 1."""
+    """0 if the file is now as wanted, or could be (`--dry-run`); else 1."""
     at = surroundings()
     host = program(options.host)
     place = _place(host, at, options)
@@ -79,7 +79,7 @@ def _install(
         print(f"{shown_diff(plan.target, plan.before, plan.after, [*secrets, *plan.secrets])}\n")
     print(f"{shown_diff(place.file, text, after, secrets)}\n")
     if not confirmed(f"Write {place.file}?", options):
-        return 1
+        return 0 if options.dry_run else 1
     if plan is not None and plan.after != (plan.before or ""):
         write_plan(plan)
         print(f"Wrote {plan.target}.")
@@ -183,7 +183,7 @@ def _uninstall(
     values = [*(s for each in both for s in secrets_of(each, host.dialect)), *_values(entries[options.name])]
     print(f"{shown_diff(place.file, text, after, values)}\n")
     if not confirmed(f"Write {place.file}?" if after is not None else f"Remove {place.file}?", options):
-        return 1
+        return 0 if options.dry_run else 1
     backup = back_up(place.file)
     if after is None:
         place.file.unlink()

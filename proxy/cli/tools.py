@@ -26,7 +26,7 @@ Action = Callable[[App, argparse.Namespace], Awaitable[int]]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run `options.command`; 1 where the tool, or every server that was asked for, failed."""
+    """Run `options.command`; 1 where the tool, or every server that was asked for, failed or is not there."""
     config = settings(options)
     set_up_logging(logging.ERROR, config, verbose=options.verbose)
     actions: dict[str, Action] = {
@@ -99,7 +99,10 @@ async def _explain(app: App, options: argparse.Namespace) -> int:
 
 async def _describe(app: App, options: argparse.Namespace) -> int:
     name = app.settings.tool_search.describe_name
-    return _print_result(await app.call(name, {"names": options.name}, {}, Caller(client=CLIENT)))
+    result = await app.call(name, {"names": options.name}, {}, Caller(client=CLIENT))
+    code = _print_result(result)
+    # For a model a name that is not there is no error, it is told near ones; a script looks at the exit code.
+    return code or (1 if json.loads(result["content"][0]["text"]).get("not_found") else 0)
 
 
 async def _call(app: App, options: argparse.Namespace) -> int:
