@@ -90,3 +90,40 @@ def test_check_counts_what_tokens_counts(
     assert {row["server"]: row["eager_tokens"] for row in json.loads(capsys.readouterr().out)["servers"]} == direct
     assert main(["check", "--config", path]) == 0
     assert f"{sum(direct.values())} {named} a turn" in capsys.readouterr().out
+
+
+def table(printed: str) -> dict[str, str]:
+    """Server -> the last cell of its row."""
+    rows = [line.split() for line in printed.split("\n\n")[0].splitlines()[1:]]
+    return {row[0]: row[-1] for row in rows}
+
+
+def test_where_nothing_can_be_counted_the_causes_are_all_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They came after `All 0 tools sent whole by their servers, without the proxy: 0 tokens a turn`."""
+    servers = {key: {"command": str(tmp_path / "nowhere")} for key in ("docs", "secrets")}
+    for shown in ("auto", "on", "off"):
+        path = write(tmp_path / "u.json", servers, tool_search={"enabled": shown, "tokenizer": "estimate"})
+        assert main(["check", "--config", str(path)]) == 1
+        printed = capsys.readouterr().out
+        assert "tokens a turn" not in printed and "listing of" not in printed and "narrow-waist tokens" not in printed
+        assert printed.split("\n\n")[1].startswith("docs: command not found")
+        assert table(printed) == {"docs": "-", "secrets": "-"}
+
+
+def test_what_shows_nothing_is_not_called_eager_and_no_lock_is_no_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`16 new since the lock`, where there was no lock file."""
+    path = config(tmp_path, guard={"lock": "strict"})
+    assert main(["check", "--config", path]) == 1
+    printed = capsys.readouterr().out
+    assert table(printed) == {"docs": "-", "secrets": "-"}
+    assert "docs: none of its 2 tools is approved, withheld until then: get_page, put_page" in printed
+    assert "approve all with: narrow-waist lock" in printed and "since the lock" not in printed
+    assert main(["lock", "--config", path]) == 0
+    docs = tmp_path / "docs"
+    (docs / "offers.json").write_text(json.dumps({"tools": [*TOOLS, {**TOOLS[0], "name": "new"}]}), encoding="utf-8")
+    main(["check", "--config", path])
+    assert "docs: 1 new since the lock, withheld until approved: new" in capsys.readouterr().out

@@ -38,7 +38,7 @@ class Row:
     eager_tokens: int
     """What all its schemas cost when they are sent whole, on every turn; what `tokens` calls direct."""
     listed: str
-    """The form of the server in the listing, "eager" where its tools are shown directly."""
+    """The form of the server in the listing, "eager" where its tools are shown directly, "-" where it has none."""
     notes: tuple[str, ...]
 
 
@@ -126,9 +126,15 @@ def _row(
         len(server.tools),
         connection.connect_seconds,
         sum(tokens[dumped(tool.raw)] for tool in server.tools),
-        listing.forms.get(server.key, "eager") if listing is not None else "eager",
+        _form(server, listing),
         tuple(notes),
     )
+
+
+def _form(server: Server, listing: Listing | None) -> str:
+    if not server.tools:
+        return "-"
+    return listing.forms.get(server.key, "eager") if listing is not None else "eager"
 
 
 def _print(rows: list[Row], said: list[str], listing: Listing | None, *, counted: str) -> None:
@@ -136,12 +142,13 @@ def _print(rows: list[Row], said: list[str], listing: Listing | None, *, counted
     took = {r.server: "-" if r.seconds is None else f"{r.seconds:.1f} s" for r in rows}
     lines = [(r.server, r.state, str(r.tools), took[r.server], f"{r.eager_tokens:,}", r.listed) for r in rows]
     printed_table([head, *lines])
-    eager = sum(r.eager_tokens for r in rows)
-    tools = sum(r.tools for r in rows)
-    print(f"\nAll {tools:,} tools sent whole by their servers, without the proxy: {eager:,} {counted} tokens a turn.")
-    if listing is not None:
-        print(f"Through the bridge: a listing of {listing.tokens:,} tokens (tier {listing.tier}).")
-    print("narrow-waist tokens adds the instructions, and the longer names that tools have behind the proxy.")
+    print()
+    if tools := sum(r.tools for r in rows):
+        eager = sum(r.eager_tokens for r in rows)
+        print(f"All {tools:,} tools sent whole by their servers, without the proxy: {eager:,} {counted} tokens a turn.")
+        if listing is not None:
+            print(f"Through the bridge: a listing of {listing.tokens:,} tokens (tier {listing.tier}).")
+        print("narrow-waist tokens adds the instructions, and the longer names that tools have behind the proxy.")
     for row in rows:
         for note in row.notes:
             print(f"{row.server}: {note}")

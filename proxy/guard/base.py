@@ -134,11 +134,15 @@ class Base:
         difference = lock.difference(server.key, server.tools, said)
         notes: list[str] = []
         if server.known and (difference.new or difference.changed):
-            what = [f"{len(n)} {w}" for n, w in ((difference.changed, "changed"), (difference.new, "new")) if n]
             names = ", ".join((*difference.changed, *difference.new)[:8])
-            step = "withheld until approved" if self._strict else "not approved"
-            run = "see: narrow-waist lock --diff" if lock.exists else "approve all with: narrow-waist lock"
-            notes.append(f"{' and '.join(what)} since the lock, {step}: {names}; {run}")
+            if lock.exists:
+                what = [f"{len(n)} {w}" for n, w in ((difference.changed, "changed"), (difference.new, "new")) if n]
+                step = "withheld until approved" if self._strict else "not approved"
+                notes.append(f"{' and '.join(what)} since the lock, {step}: {names}; see: narrow-waist lock --diff")
+            else:
+                step = ", withheld until then" if self._strict else ""
+                what = f"none of its {len(difference.new)} tools is approved{step}"
+                notes.append(f"{what}: {names}; approve all with: narrow-waist lock")
         off = {*difference.new, *difference.changed}
         tools = [replace(t, locked=True) if t.name not in off else t for t in server.tools]
         if self._strict:
