@@ -1,7 +1,8 @@
 """What `narrow-waist connect` does between a client's frames and the daemon."""
 
+import json
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,24 +30,34 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def call(ident: int, **meta: Any) -> Message:
-    params: dict[str, Any] = {"name": "s__löök", "arguments": {}} | ({"_meta": meta} if meta else {})
+def call(ident: int, tool: str = "löök", **meta: Any) -> Message:
+    params: dict[str, Any] = {"name": f"s__{tool}", "arguments": {}} | ({"_meta": meta} if meta else {})
     return {"jsonrpc": "2.0", "id": ident, "method": "tools/call", "params": params}
+
+
+Answerer = Callable[[httpx2.Request], httpx2.Response]
+Sleep = Callable[[float], Awaitable[None]]
 
 
 class Client:
     """A client's end: frames go in, answers come out."""
 
-    def __init__(self, http: httpx2.AsyncClient, url: str = "http://127.0.0.1/mcp") -> None:
+    def __init__(self, http: httpx2.AsyncClient, url: str = "http://127.0.0.1/mcp", sleep: Sleep = anyio.sleep) -> None:
         self.url = url
         self.send, self.frames = anyio.create_memory_object_stream[Message](math.inf)
         self.out, self.answers = anyio.create_memory_object_stream[Message](math.inf)
-        self.shim = Shim(http, url, self.out.send)
+        self.shim = Shim(http, url, self.out.send, sleep)
 
     async def ask(self, frame: Message) -> Message:
         self.send.send_nowait(frame)
         with anyio.fail_after(PATIENCE):
             return await self.answers.receive()
+
+    async def told(self, method: str) -> None:
+        """Until that notification comes."""
+        with anyio.fail_after(PATIENCE):
+            while (await self.answers.receive()).get("method") != method:
+                pass
 
     def close(self) -> None:
         for end in (self.send, self.frames, self.out, self.answers):
@@ -54,10 +65,30 @@ class Client:
 
 
 @asynccontextmanager
+async def mocked(answer: Answerer, sleep: Sleep = anyio.sleep) -> AsyncGenerator[Client]:
+    """A client of something that answers so."""
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http, anyio.create_task_group() as tasks:
+        client = Client(http, sleep=sleep)
+        tasks.start_soon(client.shim.serve, client.frames)
+        yield client
+        tasks.cancel_scope.cancel()
+    client.close()
+
+
+def greeting(request: httpx2.Request) -> httpx2.Response:
+    """What a daemon answers to the handshake."""
+    message = json.loads(request.content) if request.content else {}
+    if message.get("method") != "initialize":
+        return httpx2.Response(202)
+    body = {"jsonrpc": "2.0", "id": message["id"], "result": {"protocolVersion": OLD}}
+    return httpx2.Response(200, headers={"mcp-session-id": "one"}, json=body)
+
+
+@asynccontextmanager
 async def connected(folder: Path) -> AsyncGenerator[tuple[App, httpx2.AsyncClient, Client]]:
     """A client of a daemon."""
-    tool = {"name": "löök", "inputSchema": {"type": "object"}}
-    path = write(folder / "upstreams.yaml", {"s": upstream(folder / "s", {"tools": [tool]})})
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("löök", "change")]
+    path = write(folder / "upstreams.yaml", {"s": upstream(folder / "s", {"tools": tools})})
     async with house(path) as app, listening(app) as port:
         url = f"http://127.0.0.1:{port}/mcp"
         async with httpx2.AsyncClient(timeout=PATIENCE) as http, anyio.create_task_group() as tasks:
@@ -90,6 +121,119 @@ async def test_the_end_of_the_client_ends_its_session(tmp_path: Path) -> None:
         with anyio.fail_after(PATIENCE):
             while app.server.sessions:  # noqa: ASYNC110 - nothing tells of it
                 await anyio.sleep(0.01)
+
+
+async def listening_session(app: App, *not_these: str) -> str:
+    """The id of the session that has its GET stream open."""
+    open_ones = app.server.sdk.session_manager._server_instances
+    with anyio.fail_after(PATIENCE):
+        while True:
+            for session, transport in list(open_ones.items()):
+                if session not in not_these and "_GET_stream" in transport._request_streams:
+                    return session
+            await anyio.sleep(0.01)
+
+
+def next_tools(folder: Path, *names: str) -> None:
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("change", *names)]
+    (folder / "s" / "next.json").write_text(json.dumps({"tools": tools}), encoding="utf-8")
+
+
+async def test_a_client_hears_that_a_list_has_changed_also_after_its_session_was_ended(tmp_path: Path) -> None:
+    """The answer to `initialized` has no body, and where it had none the GET stream was never opened."""
+    async with connected(tmp_path) as (app, http, client):
+        await client.ask(HELLO)
+        client.send.send_nowait(READY)
+        await client.ask({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+        first = await listening_session(app)
+        next_tools(tmp_path, "one")
+        client.send.send_nowait(call(3, tool="change"))
+        await client.told("notifications/tools/list_changed")
+        assert (await http.delete(client.url, headers={"mcp-session-id": first})).status_code == 200
+        await listening_session(app, first)
+        next_tools(tmp_path, "two")
+        client.send.send_nowait(call(4, tool="change"))
+        await client.told("notifications/tools/list_changed")
+
+
+class Restarted:
+    """A daemon that knows no session of before, and lists something else."""
+
+    def __init__(self) -> None:
+        self.starts = 1
+        self.streams = 0
+        self.pages = {1: ["a"], 2: ["a"], 3: ["b"]}
+        self.compared: list[str] = []
+
+    def answer(self, request: httpx2.Request) -> httpx2.Response:
+        known = request.headers.get("mcp-session-id") == str(self.starts)
+        if request.method == "GET" and known:
+            self.streams += 1
+            self.starts += self.starts < 3  # the stream ends because the daemon does
+            return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=b": hello\n\n")
+        message = json.loads(request.content) if request.content else {}
+        if message.get("method") == "initialize":
+            body = {"jsonrpc": "2.0", "id": message["id"], "result": {"protocolVersion": OLD}}
+            return httpx2.Response(200, headers={"mcp-session-id": str(self.starts)}, json=body)
+        if not known:
+            return httpx2.Response(404, text="no such session")
+        if "id" not in message:
+            return httpx2.Response(202)
+        result = {"tools": self.pages[self.starts]}
+        return httpx2.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+async def test_a_client_is_told_that_a_list_is_another_one_since_the_daemons_restart() -> None:
+    """The daemon does not know that anybody has listed before; a list that is the same is not told."""
+    daemon = Restarted()
+    async with mocked(daemon.answer) as client:
+        await client.ask(HELLO)
+        await client.ask({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+        client.send.send_nowait(READY)
+        await client.told("notifications/tools/list_changed")
+        assert daemon.starts == 3 and client.answers.statistics().current_buffer_used == 0
+
+
+@pytest.mark.parametrize("stream", [200, 500, 429, 0])
+async def test_a_stream_that_ends_at_once_is_opened_again_ever_more_slowly(stream: int) -> None:
+    delays: list[float] = []
+    enough = anyio.Event()
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+        if len(delays) == 12:
+            enough.set()
+            await anyio.sleep_forever()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.method == "GET":
+            if not stream:
+                raise httpx2.ConnectError("refused")
+            return httpx2.Response(stream, headers={"content-type": "text/event-stream"})
+        return greeting(request)
+
+    async with mocked(answer, sleep) as client:
+        await client.ask(HELLO)
+        client.send.send_nowait(READY)
+        with anyio.fail_after(PATIENCE):
+            await enough.wait()
+    assert min(delays) >= 0.1 and max(delays) == 60 and delays == sorted(delays)
+
+
+async def test_a_daemon_that_has_no_stream_is_asked_once() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.method)
+        return httpx2.Response(405) if request.method == "GET" else greeting(request)
+
+    async with mocked(answer) as client:
+        await client.ask(HELLO)
+        client.send.send_nowait(READY)
+        with anyio.fail_after(PATIENCE):
+            while "GET" not in asked:  # noqa: ASYNC110 - nothing tells of it
+                await anyio.sleep(0.01)
+    assert asked.count("GET") == 1
 
 
 async def test_a_stateless_request_gets_the_headers_of_its_envelope(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 Messages travel as they are; only what HTTP needs is added (the session, the protocol version, the headers of the
 stateless era). A session that the daemon has ended is opened again with the client's own `initialize`, once, before the
-request that found out is sent again.
+request that found out is sent again. What the daemon says of itself comes on a stream of its own; where that finds the
+session gone, as after a restart, the client is told of what it has listed and is now different.
 """
 
+import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -19,22 +21,41 @@ from mcp_types import INTERNAL_ERROR, PROTOCOL_VERSION_META_KEY
 from proxy.wire import encode
 
 _STREAM = "text/event-stream"
-_AGAIN = 1.0
-"""Seconds before a stream that was cut is opened again."""
+_AGAIN, _AGAIN_CAP, _PROVEN = 0.1, 60.0, 30.0
+"""Seconds until the daemon's own stream is opened again; doubled up to the cap, until one has brought something or has
+lasted."""
+_PASSING = frozenset({408, 425, 429})
+"""Refusals of that stream that may pass; every other 4xx says that there is none for us."""
+_LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resources",
+    "prompts/list": "prompts",
+}
 _GOODBYE = 2.0
 _NO_TOKEN = ": it wants a token (NARROW_WAIST_TOKEN, or --token-file)"
 _WRONG_TOKEN = ": it refused the token (from NARROW_WAIST_TOKEN, or --token-file)"
 _NO_PAGE = ": the address of a daemon ends in /mcp, or in /mcp/PROFILE with a profile that it has and the token opens"
+_POST = {"content-type": "application/json", "accept": f"application/json, {_STREAM}"}
 Frame = dict[str, Any]
 
 
 class Shim:
     """The two directions of one client's connection."""
 
-    def __init__(self, http: httpx2.AsyncClient, url: str, write: Callable[[Frame], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        http: httpx2.AsyncClient,
+        url: str,
+        write: Callable[[Frame], Awaitable[None]],
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
         """`http` has the headers that every request needs; `write` sends the client a message."""
-        self._http, self._url, self._write = http, url, write
+        self._http, self._url, self._write, self._sleep = http, url, write, sleep
         self._session: dict[str, str] = {}
+        """Its headers; {} where there is none, another object for each."""
+        self._listed: dict[str, bytes] = {}
+        """What the client was given for each kind of list it has asked for: the hash of its first page."""
         self._hello: Frame | None = None
         """The client's `initialize`, to open another session with."""
         self._opening = anyio.Lock()
@@ -59,9 +80,10 @@ class Shim:
         """Send one message and write what comes back; a request is always answered."""
         failure = ""
         try:
+            session = self._session
             status = await self._post(message)
-            if status == 404 and self._hello is not None and message.get("method") != "initialize":
-                await self._open_again()
+            if status == 404 and session and message.get("method") != "initialize":
+                await self._open_again(session)
                 status = await self._post(message)
             if status >= 400:
                 failure = f"the daemon answered with HTTP {status}{self._hint(status)}"
@@ -78,20 +100,19 @@ class Shim:
 
     async def _post(self, message: Frame) -> int:
         """POST one message; 0 where its answer, if it has one, has been written, else the HTTP status."""
-        content = encode(message)
+        content, method = encode(message), message.get("method")
         async with self._http.stream("POST", self._url, content=content, headers=self._headers(message)) as response:
-            if message.get("method") == "initialize" and response.status_code == 200:
+            if method == "initialize" and response.status_code == 200:
                 self._hello, self._session = message, _session_of(response)
-            if response.headers.get("content-type", "").startswith(_STREAM):
-                async for event in _events(response):
-                    await self._received(message, event)
-            else:
-                frame = _frame(await response.aread())
-                if frame is None or not ("result" in frame or "error" in frame) or frame.get("id") is None:
-                    return 0 if response.status_code < 400 else response.status_code
-                await self._received(message, frame)
-        if message.get("method") == "notifications/initialized" and self._session:
-            self._tasks.start_soon(self._listen)
+            answered = False
+            async for frame in _said(response):
+                if _is_stream(response) or (("result" in frame or "error" in frame) and frame.get("id") is not None):
+                    answered = True
+                    await self._received(message, frame)
+            if response.status_code >= 400 and not answered:
+                return response.status_code
+        if method == "notifications/initialized" and self._session:
+            self._tasks.start_soon(self._listen, self._session)
         return 0
 
     async def _received(self, message: Frame, frame: Frame) -> None:
@@ -99,50 +120,100 @@ class Shim:
         if message.get("method") == "initialize" and isinstance(result, dict) and self._session:
             version: Any = cast(Frame, result).get("protocolVersion")
             self._session["mcp-protocol-version"] = str(version)
+        if (which := _which_list(message)) and "result" in frame:
+            self._listed[which] = _digest(frame["result"])
         await self._write(frame)
 
     def _headers(self, message: Frame) -> dict[str, str]:
-        headers = {"content-type": "application/json", "accept": f"application/json, {_STREAM}"}
         params = _mapping(message.get("params"))
         version = _mapping(params.get("_meta")).get(PROTOCOL_VERSION_META_KEY)
         if not isinstance(version, str):
-            return headers | ({} if message.get("method") == "initialize" else self._session)
-        headers |= {"mcp-protocol-version": version, "mcp-method": str(message.get("method"))}
+            return _POST | ({} if message.get("method") == "initialize" else self._session)
+        headers = _POST | {"mcp-protocol-version": version, "mcp-method": str(message.get("method"))}
         name = params.get("name", params.get("uri"))
         return headers | ({"mcp-name": encode_header_value(name)} if isinstance(name, str) else {})
 
-    async def _open_again(self) -> None:
+    async def _open_again(self, gone: dict[str, str]) -> None:
         """Open another session as the client opened its first; its answer is kept from the client."""
-        gone = dict(self._session)
         async with self._opening:
-            if self._session != gone or self._hello is None:
+            if self._session is not gone or self._hello is None:
                 return  # another request was first
-            self._session = {}
-            done = await self._http.post(self._url, json=self._hello, headers=self._headers(self._hello))
-            if done.status_code == 200:
-                self._session = _session_of(done) | {k: v for k, v in gone.items() if k == "mcp-protocol-version"}
-                note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-                await self._http.post(self._url, json=note, headers=self._headers(note))
-                self._tasks.start_soon(self._listen)
+            done = await self._ask(self._hello, {})
+            if done.status_code != 200 or not (session := _session_of(done)):
+                return
+            if (version := gone.get("mcp-protocol-version")) is not None:
+                session["mcp-protocol-version"] = version
+            await self._ask({"jsonrpc": "2.0", "method": "notifications/initialized"}, session)
+            self._session = session
+            self._tasks.start_soon(self._listen, session)
+            self._tasks.start_soon(self._compare, session)
 
-    async def _listen(self) -> None:
-        """What the daemon says of itself, for as long as the session lasts."""
-        session = dict(self._session)
-        while self._session == session:
+    async def _ask(self, message: Frame, session: dict[str, str]) -> httpx2.Response:
+        return await self._http.post(self._url, content=encode(message), headers={**_POST, **session})
+
+    async def _compare(self, session: dict[str, str]) -> None:
+        """Tell the client of what it has listed in an earlier session and is different in this one.
+
+        The daemon does not: it knows nothing of what was listed before its start.
+        """
+        changed: dict[str, None] = {}
+        for method, before in list(self._listed.items()):
             with suppress(httpx2.HTTPError):
-                async with self._http.stream("GET", self._url, headers={**session, "accept": _STREAM}) as response:
-                    if response.status_code != 200:
-                        return
-                    async for event in _events(response):
-                        await self._write(event)
-            await anyio.sleep(_AGAIN)
+                response = await self._ask({"jsonrpc": "2.0", "id": method, "method": method}, session)
+                results = [frame["result"] async for frame in _said(response) if "result" in frame]
+                if results and _digest(results[0]) != before:
+                    self._listed[method] = _digest(results[0])
+                    changed[_LISTS[method]] = None
+        for kind in changed:
+            await self._write({"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"})
+
+    async def _listen(self, session: dict[str, str]) -> None:
+        """What the daemon says of itself, for as long as the session lasts."""
+        headers, delay = {**session, "accept": _STREAM}, _AGAIN
+        while self._session is session:
+            opened, heard = anyio.current_time(), False
+            with suppress(httpx2.HTTPError):
+                async with self._http.stream("GET", self._url, headers=headers) as response:
+                    status = response.status_code
+                    if _is_stream(response):
+                        async for frame in _said(response):
+                            heard = True
+                            await self._write(frame)
+                if status == 404:
+                    await self._open_again(session)
+                elif not _is_stream(response) and status < 500 and status not in _PASSING:
+                    return
+            proven = heard or anyio.current_time() - opened > _PROVEN
+            delay = _AGAIN if proven else min(delay * 2, _AGAIN_CAP)
+            if self._session is session:
+                await self._sleep(delay)
 
 
-async def _events(response: httpx2.Response) -> AsyncIterator[Frame]:
-    """The messages of an event stream, of any length: the daemon's answers are bounded where they are made."""
+def _is_stream(response: httpx2.Response) -> bool:
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return response.status_code == 200 and kind == _STREAM
+
+
+async def _said(response: httpx2.Response) -> AsyncIterator[Frame]:
+    """The messages in a response, of any length: the daemon's answers are bounded where they are made."""
+    if not _is_stream(response):
+        if (frame := _frame(await response.aread())) is not None:
+            yield frame
+        return
     async for event in httpx2.EventSource(response, max_event_size=None):
         if (frame := _frame(event.data)) is not None:
             yield frame
+
+
+def _which_list(message: Frame) -> str | None:
+    """The kind of list whose first page is asked for."""
+    method = message.get("method")
+    first = "cursor" not in _mapping(message.get("params"))
+    return method if isinstance(method, str) and method in _LISTS and first else None
+
+
+def _digest(result: object) -> bytes:
+    return hashlib.sha256(encode({"result": result})).digest()
 
 
 def _frame(data: str | bytes) -> Frame | None:

@@ -7,8 +7,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from harness import PATIENCE, Daemon, Place, proxy, python_server, text_of
-from raw_client import ERAS, stdio
+from harness import PATIENCE, Daemon, Place, Running, proxy, python_server, text_of
+from raw_client import ERAS, StdioClient, stdio
 
 
 def write(place: Place) -> Path:
@@ -46,6 +46,32 @@ def test_a_batch_is_taken_apart_and_a_line_that_is_no_message_is_answered(place:
         client.process.stdin.flush()
         got = [client.receive(), client.receive()]
     assert {json.dumps(each.get("id")) for each in got} == {"null", '"b"'}
+
+
+def heard_of_change(client: StdioClient) -> bool:
+    return any(message.get("method") == "notifications/tools/list_changed" for message in client.seen)
+
+
+def test_a_client_hears_of_a_changed_list_also_across_a_restart_of_the_daemon(place: Place) -> None:
+    """Its GET stream was never opened, and no session knows what was listed before the daemon's start."""
+    config = str(write(place))
+    menu = place.folder / "raw" / "tools.json"
+    with Daemon(place, "--config", config) as daemon, stdio(place, proxy("connect", daemon.url)) as client:
+        client.tools()
+        menu.write_text(json.dumps([{"name": "one", "inputSchema": {"type": "object"}}]), encoding="utf-8")
+        os.kill(int(text_of(client.through("raw__pid")["result"])), signal.SIGKILL)  # it lists when it starts again
+        while not heard_of_change(client):
+            client.receive()
+        client.tools()
+        client.seen.clear()
+        daemon.process.send_signal(signal.SIGTERM)
+        daemon.process.wait(PATIENCE)
+        menu.write_text(json.dumps([{"name": "two", "inputSchema": {"type": "object"}}]), encoding="utf-8")
+        address = daemon.base.removeprefix("http://")
+        with Running(place, proxy("--http", address, "--config", config)):
+            while not heard_of_change(client):
+                client.receive()
+            assert "two" in json.dumps(client.tools())
 
 
 def test_without_a_daemon_it_says_what_to_do(place: Place) -> None:
