@@ -158,3 +158,21 @@ async def test_a_server_that_does_not_read_its_input_holds_no_request_beyond_its
                     await peer.request("t", {"x": "y" * 4_000_000}, timeout=0.01, on_progress=on_progress)
                 assert caught.value.may_have_run and not peer.in_flight
             os.killpg(groups.added[0], signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="starts a POSIX command")
+async def test_a_call_right_after_a_server_was_killed_is_told_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said only that the server's input is closed, while a child of the server still held its output."""
+    monkeypatch.setattr("proxy.upstream.stdio.END_GRACE", 60)
+    config = ServerConfig(key="s", transport="stdio", command="sh", args=("-c", "sleep 60 & read line"))
+    peer, groups = Peer("s", lambda *_: None), Groups()
+    with anyio.fail_after(5):
+        async with open_stdio(config, os.environ, peer, tail(), groups):
+            os.kill(groups.added[0], signal.SIGKILL)
+            link: Any = peer._link
+            await link.exited.wait()
+            while not link._stdin.is_closing():  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0)
+            with pytest.raises(UpstreamFailure, match="the server's process was ended by SIGKILL") as caught:
+                await peer.request("t", {})
+            assert not caught.value.may_have_run

@@ -174,7 +174,7 @@ class _Process(asyncio.SubprocessProtocol):
 
     def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
         if self._stdin is None or self._stdin.is_closing():
-            raise BrokenPipeError("the server's input is closed")
+            raise BrokenPipeError(self.last_words.after(self._exit or "the server's input is closed"))
         self._stdin.write(encode_request(message) + b"\n")
 
     def close_stdin(self) -> None:
