@@ -157,24 +157,3 @@ def test_a_bare_name_beside_a_broken_server_is_answered_with_the_full_name_that_
     assert "use the full name: up__get-sum." in said and "later" not in said
     assert main(["call", "sum__get", "--config", path]) == 1
     assert "its tools are not known yet: command not found" in capsys.readouterr().out
-
-
-def test_the_file_of_a_folder_does_not_take_the_place_of_a_persons_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Hosts start us in the folder that they have open: a cloned repository's file would start its programs."""
-    monkeypatch.setenv("NARROW_WAIST_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
-    for name in ("own/narrow-waist", "cloned"):
-        (tmp_path / name).mkdir(parents=True)
-    mark = tmp_path / "started"
-    write(tmp_path / "cloned" / "upstreams.yaml", {"theirs": {"command": "touch", "args": [str(mark)]}})
-    write(tmp_path / "own" / "narrow-waist" / "upstreams.yaml", {"mine": upstream(tmp_path / "up", {"tools": []})})
-    monkeypatch.chdir(tmp_path / "cloned")
-    assert main(["list"]) == 0
-    done = capsys.readouterr()
-    assert "mine (0 tools)" in done.out and "theirs" not in done.out and not mark.exists()
-    assert done.err == (
-        f"narrow-waist: using {tmp_path}/own/narrow-waist/upstreams.yaml; "
-        "the upstreams.yaml of this folder needs --config upstreams.yaml\n"
-    )

@@ -1,4 +1,4 @@
-"""Files that other users of the machine can read: made private, refused or warned about, each by what it holds."""
+"""Files and other users: what they can read is made private, refused or warned about; what they wrote starts nothing."""
 
 import json
 import logging
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guarded_house import upstream, write
 
 from proxy.cli import main
 from proxy.config import AuditConfig, load
@@ -98,3 +99,24 @@ def test_what_we_make_is_private(tmp_path: Path) -> None:
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) >= 4 and {mode(path) for path in files} == {0o600}
     assert {mode(tmp_path / name) for name in ("state", "config", "cache")} == {0o700}
+
+
+def test_the_file_of_a_folder_does_not_take_the_place_of_a_persons_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hosts start us in the folder that they have open: a cloned repository's file would start its programs."""
+    monkeypatch.setenv("NARROW_WAIST_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+    for name in ("own/narrow-waist", "cloned"):
+        (tmp_path / name).mkdir(parents=True)
+    mark = tmp_path / "started"
+    write(tmp_path / "cloned" / "upstreams.yaml", {"theirs": {"command": "touch", "args": [str(mark)]}})
+    write(tmp_path / "own" / "narrow-waist" / "upstreams.yaml", {"mine": upstream(tmp_path / "up", {"tools": []})})
+    monkeypatch.chdir(tmp_path / "cloned")
+    assert main(["list"]) == 0
+    done = capsys.readouterr()
+    assert "mine (0 tools)" in done.out and "theirs" not in done.out and not mark.exists()
+    assert done.err == (
+        f"narrow-waist: using {tmp_path}/own/narrow-waist/upstreams.yaml; "
+        "the upstreams.yaml of this folder needs --config upstreams.yaml\n"
+    )
