@@ -1,4 +1,4 @@
-"""Files and other users: what they can read is made private, refused or warned about; what they wrote starts nothing."""
+"""Files and other users: what they can read is made private, refused or told; what they wrote starts nothing."""
 
 import json
 import logging
