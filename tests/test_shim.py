@@ -35,7 +35,7 @@ def call(ident: int, tool: str = "löök", **meta: Any) -> Message:
     return {"jsonrpc": "2.0", "id": ident, "method": "tools/call", "params": params}
 
 
-Answerer = Callable[[httpx2.Request], httpx2.Response]
+Answerer = Callable[[httpx2.Request], httpx2.Response | Awaitable[httpx2.Response]]
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -258,6 +258,61 @@ async def test_a_request_that_the_daemon_does_not_answer_is_answered_all_the_sam
         assert got["id"] == 7 and ("cannot be reached" if not status else str(status)) in got["error"]["message"]
         tasks.cancel_scope.cancel()
     client.close()
+
+
+STREAM = {"content-type": "text/event-stream"}
+OTHER = {"jsonrpc": "2.0", "id": 8, "result": {}}
+NO_ANSWERS = {
+    "a stream that ends": httpx2.Response(200, headers=STREAM, content=b": nothing\n\n"),
+    "a stream of another's": httpx2.Response(200, headers=STREAM, content=f"data: {json.dumps(OTHER)}\n\n".encode()),
+    "a stream that is cut": httpx2.Response(200, headers=STREAM, content=b'data: {"jsonrpc"'),
+    "accepted": httpx2.Response(202),
+    "a page": httpx2.Response(200, html="<html>"),
+    "another's answer": httpx2.Response(200, json=OTHER),
+    "an error for nobody": httpx2.Response(200, json={"jsonrpc": "2.0", "id": None, "error": {"message": "x"}}),
+    "a redirect": httpx2.Response(307, headers={"location": "/elsewhere"}),
+    "a batch": httpx2.Response(200, json=[{"jsonrpc": "2.0", "id": 7, "result": {}}]),
+    "neither result nor error": httpx2.Response(200, json={"jsonrpc": "2.0", "id": 7}),
+}
+
+
+@pytest.mark.parametrize("response", NO_ANSWERS.values(), ids=NO_ANSWERS)
+async def test_what_is_no_answer_to_a_request_becomes_an_error_in_one_line(response: httpx2.Response) -> None:
+    """Each of these left the client waiting for ever."""
+    async with mocked(lambda _: response) as client:
+        got = await client.ask(call(7))
+        client.send.send_nowait({**READY, "method": "notifications/progress"})  # nobody waits for an answer to that
+        assert (await client.ask(call(9)))["id"] == 9
+    assert got["id"] == 7 and got["error"]["message"] and "\n" not in got["error"]["message"]
+
+
+@pytest.mark.parametrize("modern", [False, True])
+async def test_a_request_that_the_client_cancels_is_not_answered(modern: bool) -> None:
+    """In the stateless era the end of its POST is the cancellation; before, the daemon is told."""
+    posted: list[str] = []
+    begun, ended, told = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        message = json.loads(request.content)
+        posted.append(message["method"])
+        if message["method"] == "tools/call":
+            begun.set()
+            try:
+                await told.wait()
+            finally:
+                ended.set()
+            return httpx2.Response(202)
+        told.set()
+        return httpx2.Response(202) if "id" not in message else httpx2.Response(200, json={**OTHER, "id": 9})
+
+    async with mocked(answer) as client:
+        client.send.send_nowait(call(7, **({f"{PREFIX}protocolVersion": MODERN} if modern else {})))
+        with anyio.fail_after(PATIENCE):
+            await begun.wait()
+            client.send.send_nowait({**READY, "method": "notifications/cancelled", "params": {"requestId": 7}})
+            await ended.wait()
+        assert await client.ask({"jsonrpc": "2.0", "id": 9, "method": "ping"}) == {**OTHER, "id": 9}
+    assert ("notifications/cancelled" in posted) is not modern
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import anyio
@@ -26,6 +27,7 @@ _AGAIN, _AGAIN_CAP, _PROVEN = 0.1, 60.0, 30.0
 lasted."""
 _PASSING = frozenset({408, 425, 429})
 """Refusals of that stream that may pass; every other 4xx says that there is none for us."""
+_HELLOS = ("initialize", "notifications/initialized")
 _LISTS = {
     "tools/list": "tools",
     "resources/list": "resources",
@@ -38,6 +40,16 @@ _WRONG_TOKEN = ": it refused the token (from NARROW_WAIST_TOKEN, or --token-file
 _NO_PAGE = ": the address of a daemon ends in /mcp, or in /mcp/PROFILE with a profile that it has and the token opens"
 _POST = {"content-type": "application/json", "accept": f"application/json, {_STREAM}"}
 Frame = dict[str, Any]
+
+
+@dataclass
+class _Request:
+    """A request on its way."""
+
+    modern: bool
+    """Of the stateless era."""
+    cancelled: bool = False
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
 
 class Shim:
@@ -59,6 +71,8 @@ class Shim:
         self._hello: Frame | None = None
         """The client's `initialize`, to open another session with."""
         self._opening = anyio.Lock()
+        self._requests: dict[str, _Request] = {}
+        """Those without an answer yet, by their ids as written."""
         self._tasks: anyio.abc.TaskGroup
 
     async def serve(self, frames: AsyncIterator[Frame]) -> None:
@@ -66,7 +80,7 @@ class Shim:
         try:
             async with anyio.create_task_group() as self._tasks:
                 async for frame in frames:
-                    if frame.get("method") in ("initialize", "notifications/initialized"):
+                    if frame.get("method") in _HELLOS:
                         await self._pass(frame)  # what follows needs what they settle
                     else:
                         self._tasks.start_soon(self._pass, frame)
@@ -77,21 +91,46 @@ class Shim:
                     await self._http.delete(self._url, headers=self._session)
 
     async def _pass(self, message: Frame) -> None:
-        """Send one message and write what comes back; a request is always answered."""
-        failure = ""
+        """Send one message and write what comes back; a request is always answered, unless the client cancels it."""
+        if message.get("method") == "notifications/cancelled":
+            await self._cancel(message)
+        elif "method" not in message or message.get("id") is None:
+            await self._exchange(message)
+        else:
+            request = _Request(_version(message) is not None)
+            key = repr(message["id"])
+            self._requests[key] = request
+            with request.scope:
+                failure = await self._exchange(message)
+                if failure and not request.cancelled:
+                    error = {"code": INTERNAL_ERROR, "message": failure}
+                    await self._write({"jsonrpc": "2.0", "id": message["id"], "error": error})
+            if self._requests.get(key) is request:
+                del self._requests[key]
+
+    async def _cancel(self, message: Frame) -> None:
+        """Wait no more for an answer. In the stateless era the end of its POST is what tells the daemon."""
+        request = self._requests.get(repr(_mapping(message.get("params")).get("requestId")))
+        if request is not None:
+            request.cancelled = True
+        if request is None or not request.modern:
+            await self._exchange(message)
+        if request is not None:
+            request.scope.cancel()
+
+    async def _exchange(self, message: Frame) -> str:
+        """Send one message and write what comes back; why that is no answer, "" where it is one."""
         try:
             session = self._session
             status = await self._post(message)
-            if status == 404 and session and message.get("method") != "initialize":
+            if status == 404 and session and message.get("method") not in _HELLOS:
                 await self._open_again(session)
                 status = await self._post(message)
-            if status >= 400:
-                failure = f"the daemon answered with HTTP {status}{self._hint(status)}"
         except httpx2.HTTPError as error:
-            failure = f"the daemon cannot be reached ({type(error).__name__})"
-        if failure and message.get("id") is not None and "method" in message:
-            error = {"code": INTERNAL_ERROR, "message": failure}
-            await self._write({"jsonrpc": "2.0", "id": message["id"], "error": error})
+            return f"the daemon cannot be reached ({type(error).__name__})"
+        if status >= 400:
+            return f"the daemon answered with HTTP {status}{self._hint(status)}"
+        return f"the daemon did not answer this request (HTTP {status})" if status else ""
 
     def _hint(self, status: int) -> str:
         if status == 401:
@@ -99,35 +138,40 @@ class Shim:
         return _NO_PAGE if status == 404 else ""
 
     async def _post(self, message: Frame) -> int:
-        """POST one message; 0 where its answer, if it has one, has been written, else the HTTP status."""
-        content, method = encode(message), message.get("method")
+        """POST one message, and write what comes back; 0 where that is its answer, else the HTTP status."""
+        content, method, answered = encode(message), message.get("method"), False
         async with self._http.stream("POST", self._url, content=content, headers=self._headers(message)) as response:
-            if method == "initialize" and response.status_code == 200:
+            status = response.status_code
+            if method == "initialize" and status == 200:
                 self._hello, self._session = message, _session_of(response)
-            answered = False
             async for frame in _said(response):
-                if _is_stream(response) or (("result" in frame or "error" in frame) and frame.get("id") is not None):
-                    answered = True
-                    await self._received(message, frame)
-            if response.status_code >= 400 and not answered:
-                return response.status_code
-        if method == "notifications/initialized" and self._session:
+                answered = await self._received(message, frame, status) or answered
+        if method == "notifications/initialized" and status < 300 and self._session:
             self._tasks.start_soon(self._listen, self._session)
-        return 0
+        return 0 if answered else status
 
-    async def _received(self, message: Frame, frame: Frame) -> None:
-        result = frame.get("result")
-        if message.get("method") == "initialize" and isinstance(result, dict) and self._session:
-            version: Any = cast(Frame, result).get("protocolVersion")
-            self._session["mcp-protocol-version"] = str(version)
+    async def _received(self, message: Frame, frame: Frame, status: int) -> bool:
+        """Write a message that came with the response to another, if it is for the client; True if it is the answer."""
+        if "method" in frame:
+            await self._write(frame)
+            return False
+        ident = message.get("id") if "method" in message else None
+        if frame.get("id") is None and "error" in frame and status not in (401, 404):
+            frame = {**frame, "id": ident}  # refused before its id was read
+        if ident is None or frame.get("id") != ident or not ("result" in frame or "error" in frame):
+            return False
+        result = _mapping(frame.get("result"))
+        if message["method"] == "initialize" and result and self._session:
+            self._session["mcp-protocol-version"] = str(result.get("protocolVersion"))
         if (which := _which_list(message)) and "result" in frame:
             self._listed[which] = _digest(frame["result"])
         await self._write(frame)
+        return True
 
     def _headers(self, message: Frame) -> dict[str, str]:
         params = _mapping(message.get("params"))
-        version = _mapping(params.get("_meta")).get(PROTOCOL_VERSION_META_KEY)
-        if not isinstance(version, str):
+        version = _version(message)
+        if version is None:
             return _POST | ({} if message.get("method") == "initialize" else self._session)
         headers = _POST | {"mcp-protocol-version": version, "mcp-method": str(message.get("method"))}
         name = params.get("name", params.get("uri"))
@@ -203,6 +247,12 @@ async def _said(response: httpx2.Response) -> AsyncIterator[Frame]:
     async for event in httpx2.EventSource(response, max_event_size=None):
         if (frame := _frame(event.data)) is not None:
             yield frame
+
+
+def _version(message: Frame) -> str | None:
+    """The revision that a message of the stateless era names."""
+    version = _mapping(_mapping(message.get("params")).get("_meta")).get(PROTOCOL_VERSION_META_KEY)
+    return version if isinstance(version, str) else None
 
 
 def _which_list(message: Frame) -> str | None:
