@@ -1,5 +1,6 @@
 """`${VAR}`, what an upstream inherits, and what is masked (reports E1, E2, E5)."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -164,3 +165,51 @@ def test_no_secret_survives_masking(text, secrets):
     assert not any(secret in masked for secret in secrets)
     if not any(secret in text for secret in secrets):
         assert masked == text
+
+
+PLAIN = "Tr0ub4dor-and-3"
+KEY = "sk-abcdefghij0123456789"
+
+
+@pytest.mark.parametrize(
+    ("args", "secret"),
+    [
+        ([f"--api-key={KEY}"], KEY), (["--api-key", KEY], KEY), ([f"--token={PLAIN}"], PLAIN),
+        (["--password", "correcthorse"], "correcthorse"), (["-H", f"Authorization: Bearer {PLAIN}"], PLAIN),
+        ([f"--header=X-Api-Key: {PLAIN}"], PLAIN), (["-y", "x", f"https://me:{PLAIN}@host/x"], PLAIN),
+        ([f"https://{PLAIN}@host/x"], PLAIN), ([f"https://host/mcp?token={PLAIN}&a=1"], PLAIN), ([KEY], KEY),
+        (["run", "-e", f"DB_PASSWORD={PLAIN}", "image"], PLAIN), (["run", f"--env=DB_PASSWORD={PLAIN}"], PLAIN),
+        (["--config", json.dumps({"key": KEY})], KEY), (["--githubToken", PLAIN], PLAIN),
+        ([f"DB_PASSWORD={PLAIN}xxxxxxxxxxxxxxxxxxxxxxxx"], f"{PLAIN}xxxxxxxxxxxxxxxxxxxxxxxx"),
+        (["--endpoint", f"https://me:{PLAIN}@host/"], PLAIN),
+    ],
+)  # fmt: skip
+def test_a_secret_in_the_arguments_counts_among_what_is_masked(server, args, secret):
+    """`--api-key=sk-...` was printed in clear by `check` where a server repeats its arguments."""
+    one = server(json.dumps({"command": "npx", "args": args}))
+    assert secret in one.secrets
+
+
+def test_a_secret_in_the_address_counts_among_what_is_masked(server):
+    for url in (f"https://me:{PLAIN}@host/mcp", f"https://host/mcp?api_key={PLAIN}", f"https://host/{KEY}/mcp"):
+        one = server(json.dumps({"url": url}))
+        assert {PLAIN, KEY} & set(one.secrets), url
+    one = server(json.dumps({"url": "https://host/mcp?token=a%2Fb%2Bcdefgh"}))
+    assert {"a%2Fb%2Bcdefgh", "a/b+cdefgh"} <= set(one.secrets)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--token-limit", "5000000000"], ["--token-file", "/run/secrets/github"], ["--credentials", "/home/me/c.json"],
+        ["--token", "./token-of-mine.txt"], ["--token", "short"], ["--auth-provider", "azure-active-directory"],
+        ["--password-stdin", "some-image-name"], ["-y", "@scope/task-manager-for-teams-v2"], ["disk-usage-analyzer-v2"],
+        ["--sort-key", "created_at_first"], ["/home/me/projects/of-mine-2024", "C:\\Users\\me\\Documents"],
+        ["-H", "X-Region: eu-central-1"], ["https://api.example.com/v1/some-endpoint?format=something"],
+        ["--db", "postgres://readonlyuser@localhost/database"], ["-e", "LOG_LEVEL=something-long", "-m", "mcp_server"],
+        ["secret-manager-of-the-team"], ["--cookie", "~/cookies/of-mine.txt"], ["--max-tokens", "1000000000"],
+    ],
+)  # fmt: skip
+def test_ordinary_words_in_the_arguments_are_not_masked(server, args):
+    one = server(json.dumps({"command": "npx", "args": args}))
+    assert one.secrets == ()

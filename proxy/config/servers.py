@@ -14,6 +14,7 @@ from proxy.config.fields import Reader, slip_of, unknown_key
 from proxy.config.settings import Mode, ServerConfig, Transport, Validate
 from proxy.errors import ConfigError
 from proxy.hosts.launches import OURSELVES
+from proxy.hosts.secrets import literal_secrets
 from proxy.masking import secret_parts
 
 RESERVED_KEY = "narrow_waist"
@@ -154,7 +155,7 @@ def server(
         idle_timeout=read.number(block.get("idle_timeout"), 300.0, 0),
         max_result_chars=int(read.number(block.get("max_result_chars"), 0, 0)),
         launch_hash=_launch_hash(block, transport, file),
-        secrets=secret_parts({*env.values(), *headers.values(), *read.secrets}),
+        secrets=secret_parts({*env.values(), *headers.values(), *read.secrets, *literal_secrets(args, url)}),
         problem="; ".join(dict.fromkeys(problems)) or None,
     )
     return config

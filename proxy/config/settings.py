@@ -65,7 +65,8 @@ class ServerConfig:
     launch_hash: str = ""
     """Hash of the unexpanded launch config (command, args, env, cwd, url, headers, transport, mode)."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Values of 8 characters or more from env, headers and ${...}: masked wherever we print."""
+    """Values of 8 characters or more from env, headers and ${...}, and what looks like a secret in args and url: masked
+    wherever we print."""
     problem: str | None = None
     """Why this one server cannot be started (an unset variable, naming the field), else None."""
 

@@ -1,10 +1,13 @@
-"""Secrets of a launch -> `${VAR}` references, with a note of what to export. No value ever leaves here but in place."""
+"""Secrets of a launch -> `${VAR}` references, with a note of what to export. No value ever leaves here but in place.
+
+And, for what is masked, the secrets that stand in the arguments and the address of a launch in so many words.
+"""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, unquote_plus
 
 from proxy.hosts.launches import Launch, variable_name
 
@@ -17,9 +20,9 @@ _NAMES = re.compile(
 """Names whose values are secrets. `KEY_FILE`, `TOKEN_PATH` and the like name places and are excepted."""
 _PLACES = re.compile(r"(?:file|path|dir|folder|name|url|uri|endpoint|host|id|type|mode|method|expiry|limit)$", re.I)
 _LOOKS = re.compile(
-    r"(?:sk|pk|rk)[-_](?:live|test|ant|proj|or)?[-_]?[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}"
+    r"(?<![A-Za-z0-9])(?:(?:sk|pk|rk)[-_](?:live|test|ant|proj|or)?[-_]?[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}"
     r"|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]{10,}\.?[\w-]*"
-    r"|(?:lin_api|ntn|secret|hf|npm|pypi|dop_v1|shpat|figd|apify_api|tvly|fc|pat)[-_][A-Za-z0-9_-]{16,}"
+    r"|(?:lin_api|ntn|secret|hf|npm|pypi|dop_v1|shpat|figd|apify_api|tvly|fc|pat)[-_][A-Za-z0-9_-]{16,})"
 )
 """Tokens known by their form."""
 _RANDOM = re.compile(r"(?=[^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9+=_-]{32,}")
@@ -28,6 +31,18 @@ _PLAIN_HEADERS = frozenset({"accept", "content-type", "user-agent", "accept-lang
 _USERINFO = re.compile(r"(?<=://)(?P<user>[^/@:\s]*):(?P<password>[^@\s/]+)@")
 _OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)(?:=(?P<value>.*))?", re.DOTALL)
 _HEADER_ARGUMENT = re.compile(r"(?P<name>[A-Za-z][\w-]*):\s*(?P<value>.+)", re.DOTALL)
+_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.+)", re.DOTALL)
+"""As after `docker run -e`."""
+_SURE = re.compile(
+    r"(?:token|secret|password)$|(?:^|[_.-])(?:passwd|passphrase|pass|pwd|pat|authorization|credentials?|cookie|dsn)$"
+    r"|(?:^|[_.-])(?:api|access|secret|private|encryption|auth)[_-]?key$",
+    re.IGNORECASE,
+)
+"""Names whose values are secrets even where they read like words."""
+_WORDS = re.compile(r"(?:[A-Za-z]{0,15}[0-9]{0,3}|[0-9]+)(?:[-_.:@](?:[A-Za-z]{0,15}[0-9]{0,3}|[0-9]+))*")
+"""What may be a name, such as `azure-active-directory` or `task-manager-v2`: masking it would spoil other texts."""
+_PATH = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\][^/\\]+(?:[/\\].*|\.\w+)|(?:~|\.{1,2})[/\\].*", re.DOTALL)
+_USER = re.compile(r"(?<=://)(?P<user>[^/@:\s]+)@")
 _SCHEME = re.compile(r"(?P<scheme>Bearer|Basic|Token|ApiKey|Api-Key) +(?P<value>.+)", re.IGNORECASE | re.DOTALL)
 
 
@@ -100,6 +115,33 @@ def without_secrets(launch: Launch, server: str, vault: Vault) -> tuple[Launch, 
     return found, list(first.values())
 
 
+def literal_secrets(args: Iterable[str], url: str | None) -> set[str]:
+    """What of the arguments and the address of a launch looks like a secret, to be masked wherever we print.
+
+    By the same signs as for an import, but for what reads like a word or a path: that would be masked everywhere.
+    """
+    found: set[str] = set()
+
+    def note(value: str, wanted: str, origin: str) -> str:
+        del origin
+        scheme = _SCHEME.fullmatch(value)
+        secret = scheme["value"] if scheme is not None else value
+        sure = scheme is not None or _SURE.search(wanted.removeprefix("_"))
+        if not _PATH.fullmatch(secret) and (sure or (_secret(wanted, secret) and not _WORDS.fullmatch(secret))):
+            found.update((secret, unquote_plus(secret)))
+        return ""
+
+    words = tuple(args)
+    for _ in _arguments(words, "", note):
+        pass
+    texts = words if url is None else (*words, url)
+    for text in texts:
+        _address(text, "", "_key", "", note)
+        signs = [match[0] for match in _LOOKS.finditer(text)] + [match["user"] for match in _USER.finditer(text)]
+        found.update(sign for sign in signs if not _WORDS.fullmatch(sign))
+    return found
+
+
 def _references(launch: Launch) -> Iterator[Export]:
     texts = [launch.command or "", *launch.args, launch.cwd or "", launch.url or ""]
     for text in [*texts, *launch.env.values(), *launch.headers.values()]:
@@ -125,27 +167,40 @@ def _arguments(args: tuple[str, ...], server: str, hide: "Hide") -> Iterator[str
         option = _OPTION.fullmatch(arg)
         if expect is not None and option is None:
             name, expect = expect, None
-            header = _HEADER_ARGUMENT.fullmatch(arg) if name.lower() in ("header", "h") else None
-            if header is not None:
-                plain = header["name"].lower() in _PLAIN_HEADERS or "${" in arg
-                yield (
-                    arg
-                    if plain
-                    else arg[: header.start("value")] + hide(header["value"], f"{server}_{header['name']}", origin)
-                )
-            else:
-                yield hide(arg, f"{server}_{name}", origin) if _secret(name, arg) else arg
+            yield _value(name, arg, server, origin, hide)
             continue
         expect = None
         if option is not None and option["value"] is None:
             expect = option["name"]
             yield arg
-        elif option is not None and _secret(option["name"], option["value"]):
-            yield arg[: option.start("value")] + hide(option["value"], f"{server}_{option['name']}", origin)
+        elif option is not None:
+            yield arg[: option.start("value")] + _value(option["name"], option["value"], server, origin, hide)
+        elif (given := _assigned(arg)) is not None:
+            yield arg[: given.start("value")] + hide(given["value"], given["name"], origin)
         elif "${" not in arg and (_LOOKS.fullmatch(arg) or _RANDOM.fullmatch(arg)):
             yield hide(arg, f"{server}_key", origin)
         else:
             yield _address(arg, server, f"{server}_key", origin, hide)
+
+
+def _value(name: str, value: str, server: str, origin: str, hide: "Hide") -> str:
+    """The value of an option without its secrets."""
+    header = _HEADER_ARGUMENT.fullmatch(value) if name.lower() in ("header", "h") else None
+    if header is not None:
+        if header["name"].lower() in _PLAIN_HEADERS or "${" in value:
+            return value
+        return value[: header.start("value")] + hide(header["value"], f"{server}_{header['name']}", origin)
+    if (given := _assigned(value)) is not None:
+        return value[: given.start("value")] + hide(given["value"], given["name"], origin)
+    if _secret(name, value):
+        return hide(value, f"{server}_{name}", origin)
+    return _address(value, server, f"{server}_key", origin, hide)
+
+
+def _assigned(text: str) -> re.Match[str] | None:
+    """`NAME=secret`, as `docker run -e` and `env` take it."""
+    given = _ASSIGNMENT.fullmatch(text)
+    return given if given is not None and _secret(given["name"], given["value"]) else None
 
 
 def _address(text: str, prefix: str, wanted: str, origin: str, hide: "Hide") -> str:
