@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from guarded_house import upstream
 
 from proxy.cli import main
 from proxy.cli.seen import Text, TokenCounter
@@ -137,6 +138,42 @@ def test_a_table_and_what_to_do_are_printed_for_people(config: Any, capsys: pyte
     printed = capsys.readouterr().out
     assert "only this is shown:\n  Gateway to other MCP servers (notes)" in printed
     assert "From start to initialize" in printed
+
+
+def test_what_would_only_be_better_is_advice_and_no_failure(
+    config: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A configuration without descriptions, as the README begins with, was "to be changed" and ended with an error."""
+    silent = upstream(tmp_path / "silent", {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]})
+    path = config({**silent, "description": ""})
+    for host, says in (
+        ("claude-code", "give servers a `description`"),
+        ("codex", "has a tool 'tool_search' of its own"),
+    ):
+        assert main(["doctor", host, "--config", path]) == 0
+        done, _, advice = capsys.readouterr().out.partition("\nNothing to change. Advice:\n- ")
+        assert "Tier 1" in done and says in advice
+    code, found = report(capsys, path, "claude-code")
+    [host] = found["hosts"]
+    assert (code, host["advice"], len(host["hints"])) == (0, [], 1)
+
+
+def test_clients_without_a_row_and_rows_that_are_no_clients_are_told_in_plain_words(
+    config: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = config()
+    assert main(["doctor", "--config", path]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = {line.split()[0]: " ".join(line.split()) for line in lines if line}
+    assert rows["unknown"].startswith("unknown (any other client) any other client 1 ")
+    assert rows["hermes"].startswith("hermes any other client 1 ")
+    assert rows["xai"].startswith("xai (an API behind clients) any other client 1 ")
+    assert any(line.startswith("any other client: ") and "does not say who it is" in line for line in lines)
+    assert main(["doctor", "hermes", "--config", path]) == 0
+    assert "hermes: does not say who it is; texts made for any other client\n" in capsys.readouterr().out
+    tight = config(hosts={"rows": {"tight": {"description": 512}}})
+    assert main(["doctor", "tight", "--config", tight]) == 1
+    assert "These texts were made for any other client: set `tool_search" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,24 @@ from proxy.cli.files import surroundings
 from proxy.cli.given import Given, given_by
 from proxy.cli.logs import set_up_logging
 from proxy.cli.looking import all_known, looking
-from proxy.cli.seen import Seen, Text, TokenCounter, seen
+from proxy.cli.seen import Seen, Text, TokenCounter, made_for, seen
 from proxy.cli.startup import Startup, measure
 from proxy.cli.table import printed_table
 from proxy.config import Settings
 from proxy.errors import ConfigError
-from proxy.hosts import HostRow
+from proxy.hosts import UNKNOWN, HostRow
+
+_NOTES = {
+    UNKNOWN.name: "any other client",
+    "claude-code-2048": "2.1.84 to 2.1.234",
+    "openai-1024": "an API behind clients",
+    "xai": "an API behind clients",
+}
+"""What the names of rows leave open."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """0 if nothing is to be changed for the host that is named, else 1."""
+    """0 if nothing has to be changed for the host that is named, else 1."""
     config = settings(options)
     given = Given()
     if options.host is not None:
@@ -96,8 +104,8 @@ def _cells(text: Text) -> tuple[str, ...]:
 def _print_all(found: Sequence[Seen], startup: Startup, patience: dict[str, str]) -> None:
     def line(each: Seen) -> tuple[str, ...]:
         return (
-            each.row.name,
-            each.used.name,
+            f"{each.row.name} ({note})" if (note := _NOTES.get(each.row.name)) else each.row.name,
+            made_for(each.used),
             str(each.tier),
             f"{sum(text.characters for text in each.texts):,}",
             f"{each.schema_tokens:,}",
@@ -109,7 +117,8 @@ def _print_all(found: Sequence[Seen], startup: Startup, patience: dict[str, str]
     head = ("host", "texts made for", "tier", "characters", "tokens", "cut", "tools", "to change")
     printed_table([head, *map(line, found)])
     _print_startup(startup)
-    print("\ntokens: everything in tools/list, as sent. What to change, and every text: narrow-waist doctor HOST")
+    print(f"\n{made_for(UNKNOWN)}: one that does not say who it is, or that this table does not have")
+    print("tokens: everything in tools/list, as sent. What to change, and every text: narrow-waist doctor HOST")
 
 
 def _print_startup(startup: Startup) -> None:
@@ -120,7 +129,8 @@ def _print_startup(startup: Startup) -> None:
 def _print_one(each: Seen, startup: Startup, late: str, options: argparse.Namespace, given: Given) -> None:
     row = each.row
     known = f"clientInfo.name {', '.join(row.client_names)}" if row.client_names else "does not say who it is"
-    print(f"{row.name}: {known}; texts made for the row {each.used.name!r}\n{row.source}\n")
+    used = made_for(each.used) if each.used.name == UNKNOWN.name else f"the row {each.used.name!r}"
+    print(f"{row.name}: {known}; texts made for {used}\n{row.source}\n")
     printed_table([("slot", "characters", "bytes", "tokens", "kept", ""), *map(_cells, each.texts)])
     kinds = Counter(form.partition("-")[0] for form in each.forms.values())
     shown = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
@@ -139,8 +149,12 @@ def _print_one(each: Seen, startup: Startup, late: str, options: argparse.Namesp
         print("it may hide descriptions until its own search; the instructions name the servers for that case")
     _print_startup(startup)
     advice = [*each.advice, *([late] if late else [])]
-    print("\nTo change:" if advice else "\nNothing to change.")
+    print("\nTo change:" if advice else "\nNothing to change." + (" Advice:" if each.hints else ""))
     for sentence in advice:
+        print(f"- {sentence}")
+    if advice and each.hints:
+        print("\nAdvice:")
+    for sentence in each.hints:
         print(f"- {sentence}")
     for text in each.texts if options.text else ():
         print(f"\n=== {text.slot} ({text.characters:,} characters)")
@@ -174,6 +188,7 @@ def _report(found: Sequence[Seen], startup: Startup, patience: dict[str, str]) -
                 "forms": dict(each.forms),
                 "source": each.row.source,
                 "advice": [*each.advice, *([late] if (late := patience[each.row.name]) else [])],
+                "hints": list(each.hints),
             }
             for each in found
         ],

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from proxy.app import App
-from proxy.hosts import HostRow
+from proxy.hosts import UNKNOWN, HostRow
 from proxy.listing import Listing
 from proxy.tokens import child_argv, decode_answer, encode_request, estimate
 
@@ -69,6 +69,9 @@ class Seen:
     schema_tokens: int
     """Of everything in `tools/list`, the texts included."""
     advice: Sequence[str]
+    """What is wrong for this host, and what to change."""
+    hints: Sequence[str]
+    """What could be better, and works as it is."""
 
 
 class TokenCounter:
@@ -123,7 +126,13 @@ async def seen(app: App, row: HostRow, our_name: str, counter: TokenCounter) -> 
         tools=[str(tool["name"]) for tool in tools],
         schema_tokens=sum(counted[dumped(tool)] for tool in tools),
         advice=_advice(app, row, used, made, tools, listing, our_name),
+        hints=_hints(app, row, listing, our_name),
     )
+
+
+def made_for(row: HostRow) -> str:
+    """Whom the texts of a row are for, in words."""
+    return "any other client" if row.name == UNKNOWN.name else row.name
 
 
 def _advice(
@@ -142,7 +151,7 @@ def _advice(
         how = "set `tool_search: {host_row: " + row.name + "}`"
         if not row.client_names and app.settings.tool_search.host_row is None:
             how += ", or `hosts: {unnamed: " + row.name + "}` if only clients without a name are such hosts"
-        found.append(f"These texts were made for the row {used.name!r}: {how}.")
+        found.append(f"These texts were made for {made_for(used)}: {how}.")
     names = [row.shown_name(str(tool["name"]), our_name) for tool in tools]
     if long := [name for name in names if row.tool_name_limit is not None and len(name) > row.tool_name_limit]:
         found.append(
@@ -152,14 +161,8 @@ def _advice(
         )
     if row.tools is not None and len(tools) > row.tools:
         found.append(f"{len(tools)} tools are shown directly, and {row.name} takes {row.tools}: pin fewer tools.")
-    bridge = [str(t["name"]) for t in tools[:3]] if app.bridged else []
-    if taken := [name for name in bridge if row.shown_name(name, our_name) in row.reserved]:
+    if taken := [name for name in _bridge(app) if row.shown_name(name, our_name) in row.reserved]:
         found.append(f"The name {taken[0]!r} is reserved there: set `tool_search: {{names: {{search: find_tools}}}}`.")
-    elif known := [name for name in bridge if name in row.reserved]:
-        found.append(
-            f"{row.name} has a tool {known[0]!r} of its own beside {row.shown_name(known[0], our_name)!r}; if a model "
-            "mixes them up, set `tool_search: {names: {search: find_tools}}`."
-        )
     forms: Mapping[str, str] = listing.forms if listing is not None else {}
     unnamed = [key for key, form in forms.items() if form == "unnamed"]
     if unnamed:
@@ -167,9 +170,27 @@ def _advice(
     unknown = [key for key, server in app.catalog.servers.items() if not server.known]
     if unknown:
         found.append(f"No list of tools is known of {', '.join(unknown)}: narrow-waist check says why.")
+    return found
+
+
+def _hints(app: App, row: HostRow, listing: Listing | None, our_name: str) -> list[str]:
+    """What may be better otherwise, one sentence or two each."""
+    found: list[str] = []
+    known = [name for name in _bridge(app) if name in row.reserved and row.shown_name(name, our_name) != name]
+    if known:
+        found.append(
+            f"{row.name} has a tool {known[0]!r} of its own beside {row.shown_name(known[0], our_name)!r}; if a model "
+            "mixes them up, set `tool_search: {names: {search: find_tools}}`."
+        )
     if row.deferred and listing is not None and not any(s.topic for s in app.catalog.servers.values()):
         found.append(
             f"{row.name} may read the instructions before anything else: give servers a `description`, which they "
             "quote."
         )
     return found
+
+
+def _bridge(app: App) -> Sequence[str]:
+    """The names of our own three tools, where there are any."""
+    search = app.settings.tool_search
+    return (search.search_name, search.describe_name, search.call_name) if app.bridged else ()
