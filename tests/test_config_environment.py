@@ -213,3 +213,48 @@ def test_a_secret_in_the_address_counts_among_what_is_masked(server):
 def test_ordinary_words_in_the_arguments_are_not_masked(server, args):
     one = server(json.dumps({"command": "npx", "args": args}))
     assert one.secrets == ()
+
+
+@pytest.fixture
+def warned(tmp_path: Path):
+    def of(block: dict[str, object], **environ: str) -> list[str]:
+        file = tmp_path / "u.yaml"
+        file.write_text(f"servers:\n  s: {json.dumps({'command': 'x', **block})}\n", encoding="utf-8")
+        file.chmod(0o600)
+        settings = load(file, environ, home=Path("/home/me"))
+        assert settings.servers[0].problem is None
+        return [warning.removeprefix(f"{file}:2: servers.s.") for warning in settings.warnings]
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("block", "key"),
+    [
+        ({"env": {"TOKEN": "$GITHUB_TOKEN"}}, "env.TOKEN"),
+        ({"args": ["--token", "$GITHUB_TOKEN"]}, "args[1]"),
+        ({"command": None, "url": "http://h/", "headers": {"X-Token": "$GITHUB_TOKEN"}}, "headers.X-Token"),
+    ],
+)
+def test_a_variable_without_braces_is_told(warned, block, key):
+    """The server got the name of the variable as its token, and said that it was wrong."""
+    says = f"{key}: $GITHUB_TOKEN stays as it is written; for the variable's value write ${{GITHUB_TOKEN}}"
+    assert warned(block) == [says]
+
+
+@pytest.mark.parametrize("text", ["${GITHUB_TOKEN", "Bearer ${GITHUB_TOKEN", "${FOO} and ${BAR", "${FOO:-a"])
+def test_a_reference_that_is_not_closed_is_told(warned, text):
+    says = "env.TOKEN: has a `${` without its `}` and stays as it is written; close it, or write `$${` for a plain `${`"
+    assert warned({"env": {"TOKEN": text}}, FOO="f") == [says]
+
+
+@pytest.mark.parametrize(
+    "text", ["pa$$word", "$ecretOfMine", "a$HOME", "$", "$5", "$HOME/x", "$${FOO", "${FOO}", "$(FOO)", "x$", "^a{2}$"]
+)
+def test_a_real_value_with_dollars_is_no_concern(warned, text):
+    assert warned({"env": {"TOKEN": text}, "args": [text]}, FOO="f") == []
+
+
+def test_a_variable_in_small_letters_is_told_where_there_is_one(warned):
+    assert len(warned({"env": {"TOKEN": "$token"}}, token="t")) == 1
+    assert warned({"env": {"TOKEN": "$token"}}) == []

@@ -40,6 +40,8 @@ _REFERENCE = re.compile(
     r"|\$\{(?P<other>[a-z]+:[^{}]*)\}"
 )
 
+_BARE = re.compile(r"\$(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
+
 KEYRING = "keyring:"
 KEYRING_SERVICE = "narrow-waist"
 """The service under which a person stores values: `keyring set narrow-waist NAME`."""
@@ -99,6 +101,20 @@ def expand(text: str, environ: Mapping[str, str], outcome: Expansion) -> str:
         return found
 
     return _REFERENCE.sub(value, text)
+
+
+def doubt(text: str, environ: Mapping[str, str]) -> str:
+    """Why a value that stays as it is written may have been meant as a reference; "" where nothing speaks for it.
+
+    The value itself may be a secret (`$ecret`), so a name is shown only where it reads like that of a variable.
+    """
+    bare = _BARE.fullmatch(text)
+    if bare is not None and (bare["name"].isupper() or bare["name"] in environ):
+        return f"{text} stays as it is written; for the variable's value write ${{{bare['name']}}}"
+    _, opened, rest = _REFERENCE.sub("", text).rpartition("${")
+    if opened and "}" not in rest:
+        return "has a `${` without its `}` and stays as it is written; close it, or write `$${` for a plain `${`"
+    return ""
 
 
 def from_keyring(name: str) -> tuple[str, str]:

@@ -3,13 +3,14 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
 from proxy.caller import CLIENT_REQUESTS
 from proxy.config.document import Node, present
+from proxy.config.environment import doubt
 from proxy.config.fields import Reader, slip_of, unknown_key
 from proxy.config.settings import Mode, ServerConfig, Transport, Validate
 from proxy.errors import ConfigError
@@ -117,6 +118,7 @@ def server(
         if block.get(name)
     ]
 
+    warnings += _doubts(block, read)
     include, exclude = _tools(block, read, lenient=lenient, warnings=warnings)
     enabled = _enabled(block, read)
     if lenient and enabled and _launches_ourselves(command, args):
@@ -240,6 +242,14 @@ def _env(block: _Block, read: Reader) -> dict[str, str]:
             read.complain(node, f"{name!r} cannot be the name of an environment variable")
             del env[name]
     return env
+
+
+def _doubts(block: _Block, read: Reader) -> Iterator[str]:
+    """What of the launch may have been meant as a reference to a variable."""
+    for node in filter(present, map(block.get, ("command", "args", "env", "url", "headers"))):
+        for child in node.elements or node.items.values() or (node,):
+            if why := doubt(child.text, read.environ):
+                yield f"{read.where(child)}: {why}"
 
 
 def _cwd(block: _Block, read: Reader, file: Path, home: Path) -> Path | None:
