@@ -286,6 +286,57 @@ async def test_what_is_no_answer_to_a_request_becomes_an_error_in_one_line(respo
     assert got["id"] == 7 and got["error"]["message"] and "\n" not in got["error"]["message"]
 
 
+ODD_REQUESTS: dict[str, Message] = {
+    "a method in no ASCII": {"method": "x☃"},
+    "a method with a header of its own": {"method": "ping\r\nx-other: 1"},
+    "a revision in no ASCII": {"params": {"_meta": {f"{PREFIX}protocolVersion": f"{MODERN}é"}}},
+    "a method that is none": {"method": ["ping"]},
+    "half a character": {"params": {"name": "\ud800", "_meta": {f"{PREFIX}protocolVersion": MODERN}}},
+}
+
+
+def nested() -> list[Any]:
+    value: list[Any] = []
+    for _ in range(20_000):
+        value = [value]
+    return value
+
+
+async def test_an_odd_request_fails_alone(tmp_path: Path) -> None:
+    """The headers of the stateless era hold no such text; the crash took the calls in flight along."""
+    modern = {"method": "ping", "params": {"_meta": {f"{PREFIX}protocolVersion": MODERN}}}
+    odd = [*ODD_REQUESTS.values(), {"method": "ping", "params": {"deep": nested()}}]
+    async with connected(tmp_path) as (_, _, client):
+        await client.ask(HELLO)
+        client.send.send_nowait(READY)
+        for ident, frame in enumerate(odd, 2):
+            got = await client.ask({"jsonrpc": "2.0", "id": ident, **modern, **frame})
+            assert got["id"] == ident and "\n" not in got["error"]["message"]
+        assert (await client.ask(call(90)))["result"]["content"][0]["text"] == "ran löök"
+
+
+@pytest.mark.parametrize("odd", ["session", "version", "charset", "text"])
+async def test_an_odd_answer_fails_alone(odd: str) -> None:
+    version = "2025☃\nx-other: 1" if odd == "version" else OLD
+    kind = "text/event-stream; charset=zlib" if odd == "charset" else "application/json"
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        message = json.loads(request.content) if request.content else {}
+        if "id" not in message:
+            return httpx2.Response(202 if message else 405)
+        session = b"s\xe9ss" if odd == "session" else b"one"
+        text = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"protocolVersion": version}})
+        if odd == "text":
+            text = text.replace(OLD, "\\ud800")
+        text = f"data: {text}\n\n" if odd == "charset" else text
+        return httpx2.Response(200, headers=[(b"mcp-session-id", session), (b"content-type", kind)], content=text)
+
+    async with mocked(answer) as client:
+        assert (await client.ask(HELLO))["result"]
+        client.send.send_nowait(READY)
+        assert (await client.ask(call(2)))["result"]
+
+
 @pytest.mark.parametrize("modern", [False, True])
 async def test_a_request_that_the_client_cancels_is_not_answered(modern: bool) -> None:
     """In the stateless era the end of its POST is the cancellation; before, the daemon is told."""

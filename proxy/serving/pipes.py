@@ -114,6 +114,12 @@ class LineReader(asyncio.Protocol):
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
+    async def frames(self) -> AsyncGenerator[dict[str, Any]]:
+        """The messages as they are on the wire."""
+        async for item in self:
+            if isinstance(item, SessionMessage):
+                yield item.message.model_dump(by_alias=True, exclude_unset=True)
+
     async def aclose(self) -> None:
         """End the stream."""
         self._end()

@@ -7,7 +7,6 @@ session gone, as after a restart, the client is told of what it has listed and i
 """
 
 import hashlib
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ import httpx2
 from mcp.shared.inbound import encode_header_value
 from mcp_types import INTERNAL_ERROR, PROTOCOL_VERSION_META_KEY
 
-from proxy.wire import encode
+from proxy.wire import decode, encode
 
 _STREAM = "text/event-stream"
 _AGAIN, _AGAIN_CAP, _PROVEN = 0.1, 60.0, 30.0
@@ -87,7 +86,7 @@ class Shim:
                 self._tasks.cancel_scope.cancel()
         finally:
             if self._session:
-                with anyio.move_on_after(_GOODBYE, shield=True), suppress(httpx2.HTTPError):
+                with anyio.move_on_after(_GOODBYE, shield=True), suppress(Exception):
                     await self._http.delete(self._url, headers=self._session)
 
     async def _pass(self, message: Frame) -> None:
@@ -104,7 +103,7 @@ class Shim:
                 failure = await self._exchange(message)
                 if failure and not request.cancelled:
                     error = {"code": INTERNAL_ERROR, "message": failure}
-                    await self._write({"jsonrpc": "2.0", "id": message["id"], "error": error})
+                    await self._tell({"jsonrpc": "2.0", "id": message["id"], "error": error})
             if self._requests.get(key) is request:
                 del self._requests[key]
 
@@ -128,6 +127,8 @@ class Shim:
                 status = await self._post(message)
         except httpx2.HTTPError as error:
             return f"the daemon cannot be reached ({type(error).__name__})"
+        except Exception as error:  # one odd message, or answer, must not take the connection with it
+            return f"this message could not be passed on ({type(error).__name__})"
         if status >= 400:
             return f"the daemon answered with HTTP {status}{self._hint(status)}"
         return f"the daemon did not answer this request (HTTP {status})" if status else ""
@@ -153,7 +154,7 @@ class Shim:
     async def _received(self, message: Frame, frame: Frame, status: int) -> bool:
         """Write a message that came with the response to another, if it is for the client; True if it is the answer."""
         if "method" in frame:
-            await self._write(frame)
+            await self._tell(frame)
             return False
         ident = message.get("id") if "method" in message else None
         if frame.get("id") is None and "error" in frame and status not in (401, 404):
@@ -162,10 +163,10 @@ class Shim:
             return False
         result = _mapping(frame.get("result"))
         if message["method"] == "initialize" and result and self._session:
-            self._session["mcp-protocol-version"] = str(result.get("protocolVersion"))
+            self._session["mcp-protocol-version"] = encode_header_value(str(result.get("protocolVersion")))
         if (which := _which_list(message)) and "result" in frame:
             self._listed[which] = _digest(frame["result"])
-        await self._write(frame)
+        await self._tell(frame)
         return True
 
     def _headers(self, message: Frame) -> dict[str, str]:
@@ -173,9 +174,15 @@ class Shim:
         version = _version(message)
         if version is None:
             return _POST | ({} if message.get("method") == "initialize" else self._session)
-        headers = _POST | {"mcp-protocol-version": version, "mcp-method": str(message.get("method"))}
+        headers = {"mcp-protocol-version": version, "mcp-method": str(message.get("method"))}
         name = params.get("name", params.get("uri"))
-        return headers | ({"mcp-name": encode_header_value(name)} if isinstance(name, str) else {})
+        if isinstance(name, str):
+            headers["mcp-name"] = name
+        return _POST | {key: encode_header_value(value) for key, value in headers.items()}
+
+    async def _tell(self, message: Frame) -> None:
+        with suppress(anyio.BrokenResourceError):  # where nobody reads, whoever made us ends us
+            await self._write(message)
 
     async def _open_again(self, gone: dict[str, str]) -> None:
         """Open another session as the client opened its first; its answer is kept from the client."""
@@ -202,27 +209,27 @@ class Shim:
         """
         changed: dict[str, None] = {}
         for method, before in list(self._listed.items()):
-            with suppress(httpx2.HTTPError):
+            with suppress(Exception):
                 response = await self._ask({"jsonrpc": "2.0", "id": method, "method": method}, session)
                 results = [frame["result"] async for frame in _said(response) if "result" in frame]
                 if results and _digest(results[0]) != before:
                     self._listed[method] = _digest(results[0])
                     changed[_LISTS[method]] = None
         for kind in changed:
-            await self._write({"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"})
+            await self._tell({"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"})
 
     async def _listen(self, session: dict[str, str]) -> None:
         """What the daemon says of itself, for as long as the session lasts."""
         headers, delay = {**session, "accept": _STREAM}, _AGAIN
         while self._session is session:
             opened, heard = anyio.current_time(), False
-            with suppress(httpx2.HTTPError):
+            with suppress(Exception):
                 async with self._http.stream("GET", self._url, headers=headers) as response:
                     status = response.status_code
                     if _is_stream(response):
                         async for frame in _said(response):
                             heard = True
-                            await self._write(frame)
+                            await self._tell(frame)
                 if status == 404:
                     await self._open_again(session)
                 elif not _is_stream(response) and status < 500 and status not in _PASSING:
@@ -244,6 +251,7 @@ async def _said(response: httpx2.Response) -> AsyncIterator[Frame]:
         if (frame := _frame(await response.aread())) is not None:
             yield frame
         return
+    response.encoding = "utf-8"  # which an event stream always is, whatever it says
     async for event in httpx2.EventSource(response, max_event_size=None):
         if (frame := _frame(event.data)) is not None:
             yield frame
@@ -268,7 +276,7 @@ def _digest(result: object) -> bytes:
 
 def _frame(data: str | bytes) -> Frame | None:
     try:
-        value: object = json.loads(data)
+        value: object = decode(data if isinstance(data, bytes) else data.encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
     return cast(Frame, value) if isinstance(value, dict) else None
@@ -276,7 +284,7 @@ def _frame(data: str | bytes) -> Frame | None:
 
 def _session_of(response: httpx2.Response) -> dict[str, str]:
     session = response.headers.get("mcp-session-id")
-    return {"mcp-session-id": session} if session else {}
+    return {"mcp-session-id": encode_header_value(session)} if session else {}
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
