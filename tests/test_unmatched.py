@@ -27,7 +27,7 @@ def told(folder: Path, servers: dict[str, Any], names: dict[str, list[str]] = NA
     [
         ("fs__create_*", "create_*"), ("fs/create_*", "create_*"), ("fs.create_file", "create_file"),
         ("mcp__fs__create_file", "create_file"), ("fs__x_y_*", "x/y"), ("creat_file", "create_file"),
-        ("delete_*", None),
+        ("delete_*", None), ("fs__delete_*", "delete_*"), ("fs/delete_file", "delete_file"),
     ],
 )  # fmt: skip
 def test_a_deny_that_denies_nothing_is_told_with_the_raw_form_that_was_meant(

@@ -152,10 +152,11 @@ def _matches(glob: str, names: Iterable[str]) -> bool:
 
 def _raw(glob: str, server: str, names: Collection[str]) -> str | None:
     """The glob over raw names that was meant by one over the names that clients show, or by a slip."""
-    for prefix in (f"mcp__{server}__", *(server + separator for separator in SEPARATORS)):
-        if glob.startswith(prefix) and _matches(rest := glob.removeprefix(prefix), names):
-            return rest
     shown = [name for name in names if fnmatchcase(public_name(server, name), glob)]
+    prefixes = (f"mcp__{server}__", *(server + separator for separator in SEPARATORS))
+    rest = next((glob.removeprefix(prefix) for prefix in prefixes if glob.startswith(prefix)), None)
+    if rest is not None and (len(shown) != 1 or _matches(rest, names)):
+        return rest or None
     if len(shown) == 1:
         return shown[0]
     near = difflib.get_close_matches(glob, names, 1, _NEAR) if not _WILD.search(glob) else []
