@@ -236,6 +236,37 @@ async def test_a_daemon_that_has_no_stream_is_asked_once() -> None:
     assert asked.count("GET") == 1
 
 
+@pytest.mark.parametrize("silent", ["initialize", "notifications/initialized"])
+async def test_the_end_of_the_client_is_the_end_also_while_its_handshake_is_not_answered(silent: str) -> None:
+    """A daemon that hangs kept the process alive until it was killed."""
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        message = json.loads(request.content) if request.content else {}
+        if message.get("method", silent) == silent:  # nor is the end of the session answered
+            await anyio.sleep_forever()
+        return greeting(request)
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+        client = Client(http)
+        for frame in (HELLO, READY, call(2)):
+            client.send.send_nowait(frame)
+        client.send.close()
+        with anyio.fail_after(PATIENCE):
+            await client.shim.serve(client.frames)
+    client.close()
+
+
+async def test_a_handshake_is_answered_also_where_it_is_all_that_the_client_sends() -> None:
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(greeting)) as http:
+        client = Client(http)
+        client.send.send_nowait(HELLO)
+        client.send.close()
+        with anyio.fail_after(PATIENCE):
+            await client.shim.serve(client.frames)
+        assert client.answers.receive_nowait()["id"] == HELLO["id"]
+    client.close()
+
+
 async def test_a_stateless_request_gets_the_headers_of_its_envelope(tmp_path: Path) -> None:
     envelope = {f"{PREFIX}protocolVersion": MODERN, f"{PREFIX}clientInfo": NAMED, f"{PREFIX}clientCapabilities": {}}
     async with connected(tmp_path) as (_, _, client):

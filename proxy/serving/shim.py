@@ -33,7 +33,9 @@ _LISTS = {
     "resources/templates/list": "resources",
     "prompts/list": "prompts",
 }
-_GOODBYE = 2.0
+_GOODBYE = 1.0
+"""Seconds that the daemon has, once the client has gone, to answer a handshake that is under way, and again to end the
+session."""
 _NO_TOKEN = ": it wants a token (NARROW_WAIST_TOKEN, or --token-file)"
 _WRONG_TOKEN = ": it refused the token (from NARROW_WAIST_TOKEN, or --token-file)"
 _NO_PAGE = ": the address of a daemon ends in /mcp, or in /mcp/PROFILE with a profile that it has and the token opens"
@@ -78,16 +80,28 @@ class Shim:
         """Pass messages until the client closes its end."""
         try:
             async with anyio.create_task_group() as self._tasks:
+                settled = anyio.Event()
+                settled.set()
                 async for frame in frames:
+                    before = settled
                     if frame.get("method") in _HELLOS:
-                        await self._pass(frame)  # what follows needs what they settle
-                    else:
-                        self._tasks.start_soon(self._pass, frame)
+                        settled = anyio.Event()  # what follows needs what they settle
+                    self._tasks.start_soon(self._pass_after, before, frame, settled)
+                with anyio.move_on_after(_GOODBYE):
+                    await settled.wait()
                 self._tasks.cancel_scope.cancel()
         finally:
             if self._session:
                 with anyio.move_on_after(_GOODBYE, shield=True), suppress(Exception):
                     await self._http.delete(self._url, headers=self._session)
+
+    async def _pass_after(self, before: anyio.Event, message: Frame, settled: anyio.Event) -> None:
+        await before.wait()
+        try:
+            await self._pass(message)
+        finally:
+            if settled is not before:
+                settled.set()
 
     async def _pass(self, message: Frame) -> None:
         """Send one message and write what comes back; a request is always answered, unless the client cancels it."""
