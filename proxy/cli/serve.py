@@ -23,12 +23,13 @@ def run(options: argparse.Namespace) -> int:
     config = settings(options)
     token = read_token("--token-file", options.token_file) if options.token_file else os.environ.get(OWN_TOKEN) or None
     set_up_logging(logging.INFO, config, verbose=options.verbose, own=[token or ""])
-    log.info("serving the servers of %s", config.path or "the demo")
+    source = config.path or "the demo"  # told once nothing can refuse the command any more, whose error is one line
     profiles = tuple(options.profile or ())
     if options.http is None:
         from proxy.serving.stdio import serve_stdio
 
         app = App(config, os.environ, clients=1, profiles=profiles)
+        log.info("serving the servers of %s", source)
         anyio.run(serve_stdio, app.server, app.run)
         return 0
     from proxy.serving.access import Doorkeeper
@@ -49,5 +50,6 @@ def run(options: argparse.Namespace) -> int:
         limits=config.guard or GuardConfig(),
         background=[app.run],
     )
+    log.info("serving the servers of %s", source)
     anyio.run(serve)
     return 0
