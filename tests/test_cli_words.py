@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,20 @@ def test_a_bare_name_beside_a_broken_server_is_answered_with_the_full_name_that_
     assert "use the full name: up__get-sum." in said and "later" not in said
     assert main(["call", "sum__get", "--config", path]) == 1
     assert "its tools are not known yet: command not found" in capsys.readouterr().out
+
+
+def test_a_server_that_repeats_its_arguments_tells_no_secret_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """argparse does: `check` and `list -v` printed the key."""
+    monkeypatch.setenv("NARROW_WAIST_CACHE", str(tmp_path / "cache"))
+    script = "import sys; sys.exit(f'error: unrecognized arguments: {sys.argv[1:]} {chr(32).join(sys.argv[1:])}')"
+    key, password = "sk-abcdefghij0123456789", "correcthorsebattery"
+    args = ["-I", "-S", "-c", script, f"--api-key={key}", "--password", password]
+    path = write(tmp_path / "u.yaml", {"s": {"command": sys.executable, "args": args, "mode": "legacy"}})
+    for words in (["check"], ["check", "--json"], ["list"], ["list", "-v"], ["call", "-v", "s__x"]):
+        assert main([*words, "--config", str(path)]) == 1
+        done = capsys.readouterr()
+        said = done.out + done.err
+        assert "unrecognized arguments" in said and "--api-key=***" in said, words
+        assert key not in said and password not in said, words

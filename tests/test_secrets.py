@@ -180,20 +180,3 @@ def test_a_secret_from_the_keyring_is_masked_like_any(tmp_path: Path, monkeypatc
 def test_a_settings_text_shows_none() -> None:
     server: Any = ServerConfig("s", "http", url=f"http://h/{SECRET}", headers={"A": SECRET}, secrets=(SECRET,))
     assert SECRET not in repr(Settings(servers=(server,)))
-
-
-def test_a_server_that_repeats_its_arguments_tells_no_secret_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """argparse does: `check` and `list -v` printed the key."""
-    monkeypatch.setenv("NARROW_WAIST_CACHE", str(tmp_path / "cache"))
-    script = "import sys; sys.exit(f'error: unrecognized arguments: {sys.argv[1:]} {chr(32).join(sys.argv[1:])}')"
-    key, password = "sk-abcdefghij0123456789", "correcthorsebattery"
-    args = ["-I", "-S", "-c", script, f"--api-key={key}", "--password", password]
-    path = write(tmp_path / "u.yaml", {"s": {"command": sys.executable, "args": args, "mode": "legacy"}})
-    for words in (["check"], ["check", "--json"], ["list"], ["list", "-v"], ["call", "-v", "s__x"]):
-        assert main([*words, "--config", str(path)]) == 1
-        done = capsys.readouterr()
-        said = done.out + done.err
-        assert "unrecognized arguments" in said and "--api-key=***" in said, words
-        assert key not in said and password not in said, words
