@@ -186,7 +186,7 @@ class Restarted:
 async def test_a_client_is_told_that_a_list_is_another_one_since_the_daemons_restart() -> None:
     """The daemon does not know that anybody has listed before; a list that is the same is not told."""
     daemon = Restarted()
-    async with mocked(daemon.answer) as client:
+    async with mocked(daemon.answer, lambda _: anyio.sleep(0)) as client:
         await client.ask(HELLO)
         await client.ask({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
         client.send.send_nowait(READY)
@@ -194,7 +194,7 @@ async def test_a_client_is_told_that_a_list_is_another_one_since_the_daemons_res
         assert daemon.starts == 3 and client.answers.statistics().current_buffer_used == 0
 
 
-@pytest.mark.parametrize("stream", [200, 500, 429, 0])
+@pytest.mark.parametrize("stream", [200, 500, 429, 404, 0])
 async def test_a_stream_that_ends_at_once_is_opened_again_ever_more_slowly(stream: int) -> None:
     delays: list[float] = []
     enough = anyio.Event()
@@ -210,7 +210,7 @@ async def test_a_stream_that_ends_at_once_is_opened_again_ever_more_slowly(strea
             if not stream:
                 raise httpx2.ConnectError("refused")
             return httpx2.Response(stream, headers={"content-type": "text/event-stream"})
-        return greeting(request)
+        return greeting(request)  # at 404 another session each time, which is gone too
 
     async with mocked(answer, sleep) as client:
         await client.ask(HELLO)

@@ -33,6 +33,8 @@ _LISTS = {
     "resources/templates/list": "resources",
     "prompts/list": "prompts",
 }
+_TAKEN = 10.0
+"""Seconds that the daemon has to take what it need not answer; requests may be waiting behind it."""
 _GOODBYE = 1.0
 """Seconds that the daemon has, once the client has gone, to answer a handshake that is under way, and again to end the
 session."""
@@ -108,7 +110,8 @@ class Shim:
         if message.get("method") == "notifications/cancelled":
             await self._cancel(message)
         elif "method" not in message or message.get("id") is None:
-            await self._exchange(message)
+            with anyio.move_on_after(_TAKEN):
+                await self._exchange(message)
         else:
             request = _Request(_version(message) is not None)
             key = repr(message["id"])
@@ -139,8 +142,10 @@ class Shim:
             if status == 404 and session and message.get("method") not in _HELLOS:
                 await self._open_again(session)
                 status = await self._post(message)
-        except httpx2.HTTPError as error:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             return f"the daemon cannot be reached ({type(error).__name__})"
+        except httpx2.HTTPError as error:
+            return f"the connection to the daemon broke before its answer ({type(error).__name__})"
         except Exception as error:  # one odd message, or answer, must not take the connection with it
             return f"this message could not be passed on ({type(error).__name__})"
         if status >= 400:
@@ -162,7 +167,7 @@ class Shim:
             async for frame in _said(response):
                 answered = await self._received(message, frame, status) or answered
         if method == "notifications/initialized" and status < 300 and self._session:
-            self._tasks.start_soon(self._listen, self._session)
+            self._tasks.start_soon(self._listen, self._session, _AGAIN)
         return 0 if answered else status
 
     async def _received(self, message: Frame, frame: Frame, status: int) -> bool:
@@ -198,8 +203,11 @@ class Shim:
         with suppress(anyio.BrokenResourceError):  # where nobody reads, whoever made us ends us
             await self._write(message)
 
-    async def _open_again(self, gone: dict[str, str]) -> None:
-        """Open another session as the client opened its first; its answer is kept from the client."""
+    async def _open_again(self, gone: dict[str, str], delay: float = _AGAIN) -> None:
+        """Open another session as the client opened its first; its answer is kept from the client.
+
+        `delay`: see `_listen`.
+        """
         async with self._opening:
             if self._session is not gone or self._hello is None:
                 return  # another request was first
@@ -210,7 +218,7 @@ class Shim:
                 session["mcp-protocol-version"] = version
             await self._ask({"jsonrpc": "2.0", "method": "notifications/initialized"}, session)
             self._session = session
-            self._tasks.start_soon(self._listen, session)
+            self._tasks.start_soon(self._listen, session, delay)
             self._tasks.start_soon(self._compare, session)
 
     async def _ask(self, message: Frame, session: dict[str, str]) -> httpx2.Response:
@@ -232,26 +240,26 @@ class Shim:
         for kind in changed:
             await self._tell({"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"})
 
-    async def _listen(self, session: dict[str, str]) -> None:
-        """What the daemon says of itself, for as long as the session lasts."""
-        headers, delay = {**session, "accept": _STREAM}, _AGAIN
+    async def _listen(self, session: dict[str, str], delay: float) -> None:
+        """What the daemon says of itself, for as long as the session lasts. `delay`: seconds of the last wait."""
+        headers = {**session, "accept": _STREAM}
         while self._session is session:
-            opened, heard = anyio.current_time(), False
-            with suppress(Exception):
+            opened, heard, status = anyio.current_time(), False, 0
+            with suppress(Exception):  # calls need no such stream
                 async with self._http.stream("GET", self._url, headers=headers) as response:
-                    status = response.status_code
-                    if _is_stream(response):
+                    status, lasting = response.status_code, _is_stream(response)
+                    if not lasting and status < 500 and status != 404 and status not in _PASSING:
+                        return
+                    if lasting:
                         async for frame in _said(response):
                             heard = True
                             await self._tell(frame)
-                if status == 404:
-                    await self._open_again(session)
-                elif not _is_stream(response) and status < 500 and status not in _PASSING:
-                    return
             proven = heard or anyio.current_time() - opened > _PROVEN
             delay = _AGAIN if proven else min(delay * 2, _AGAIN_CAP)
-            if self._session is session:
-                await self._sleep(delay)
+            await self._sleep(delay)
+            if status == 404:
+                with suppress(Exception):
+                    await self._open_again(session, delay)
 
 
 def _is_stream(response: httpx2.Response) -> bool:
