@@ -128,6 +128,15 @@ async def test_a_server_that_wants_to_be_asked_again_for_our_version_is() -> Non
     assert server.methods == ["server/discover"] * 2
 
 
+@pytest.mark.parametrize(
+    "refusal", [RpcError(-32022, "no", {"supported": 5}), RpcError(-32022, "no", 5), {"supportedVersions": 5}]
+)
+async def test_a_refusal_in_odd_words_leads_to_the_handshake(refusal: RpcError | Json) -> None:
+    server = Server(discover=refusal, initialize=INITIALIZED)
+    assert not (await agreed(server, "auto")).modern
+    assert server.methods[:2] == ["server/discover", "initialize"]
+
+
 async def test_a_handshake_version_that_nobody_knows_is_no_connection() -> None:
     with pytest.raises(ConnectError, match="2023-01-01"):
         await agreed(Server(initialize={**INITIALIZED, "protocolVersion": "2023-01-01"}), "legacy")

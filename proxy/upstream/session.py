@@ -156,13 +156,12 @@ async def _discover(peer: Peer) -> Session:
         result = await peer.request("server/discover", params, headers=headers, cancellable=False)
     except RpcError as error:
         supported = _mapping(error.data).get("supported")
-        if error.code != UNSUPPORTED_PROTOCOL_VERSION or LATEST_MODERN_VERSION not in (supported or ()):
+        if error.code != UNSUPPORTED_PROTOCOL_VERSION or LATEST_MODERN_VERSION not in _listed(supported):
             raise
         # It does speak the version that was asked for: what it wants is to be asked again (SEP-2575).
         result = await peer.request("server/discover", params, headers=headers, cancellable=False)
-    supported = result.get("supportedVersions")
-    versions = cast(list[object], supported) if isinstance(supported, list) else []
-    mutual = [v for v in MODERN_PROTOCOL_VERSIONS if v in versions]
+    supported = _listed(result.get("supportedVersions"))
+    mutual = [v for v in MODERN_PROTOCOL_VERSIONS if v in supported]
     if not mutual:
         raise ConnectError("no version in common")
     meta = _mapping(result.get("_meta"))
@@ -201,6 +200,10 @@ async def _initialize(peer: Peer, capabilities: Capabilities) -> Session:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return cast(Mapping[str, Any], value) if isinstance(value, dict) else {}
+
+
+def _listed(value: object) -> list[object]:
+    return cast(list[object], value) if isinstance(value, list) else []
 
 
 def _text(value: object) -> str | None:
