@@ -362,9 +362,8 @@ class App:
                 await self.fleet.connections[key].ready()  # wakes a sleeping reconnect, as any call does
             except UpstreamFailure as failure:
                 server = view.catalog.servers.get(key)
-                if server is not None and not server.known and not _resolves(view, name):
-                    if _candidates(view, name):  # a full name works now, and the refusal says which
-                        return
+                # Where known tools have the name, the refusal says which full name works now.
+                if server is not None and not server.known and not _resolves(view, name, or_has_candidates=True):
                     reason = f"its tools are not known yet: {failure.reason}"
                     raise UpstreamFailure(key, reason, may_have_run=False) from None
 
@@ -384,18 +383,9 @@ class App:
         return {"version": __version__, "tools": len(catalog.tools), "servers": servers}
 
 
-def _resolves(view: View, name: str) -> bool:
-    try:
-        view.catalog.resolve(name)
-    except NotFound:
-        return False
-    return True
-
-
-def _candidates(view: View, name: str) -> bool:
-    """Whether tools that are known have that name, though it does not resolve."""
+def _resolves(view: View, name: str, *, or_has_candidates: bool = False) -> bool:
     try:
         view.catalog.resolve(name)
     except NotFound as miss:
-        return bool(miss.candidates)
-    return False
+        return or_has_candidates and bool(miss.candidates)
+    return True

@@ -250,3 +250,14 @@ FOREIGN = (
 
 def test_keys_of_other_hosts_stop_nothing(server):
     assert server({**STDIO, **dict.fromkeys(FOREIGN, "x")}).problem is None
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("gaurd", "guard"), ("profile", "profiles"), ("toolSets", "toolsets"), ("allowedHosts", "allowed_hosts")],
+)
+def test_a_slip_in_a_root_key_that_protects_is_an_error(config, key, meant):
+    with pytest.raises(ConfigError, match=f"{key}: unknown key '{key}'; did you mean '{meant}'"):
+        config({"mcpServers": {"s": STDIO}, key: {"lock": "strict"}})
+    foreign = {"projects": {}, "profile": "work", "preferences": {}, "permissions": {}, "hooks": {}, "theme": "x"}
+    assert len(config({"mcpServers": {"s": STDIO}, **foreign}).servers) == 1

@@ -201,3 +201,22 @@ async def test_progress_that_nobody_takes_in_is_bounded_and_the_newest_stays(pee
         tasks.start_soon(flood)
         assert await peer.request("tools/call", {"name": "t"}, on_progress=slow) == OK
     assert len(seen) <= MOST_PROGRESS + 1 and seen[-1] == 4_999
+
+
+async def test_what_cannot_be_sent_any_more_is_told_with_the_reason_that_is_known_a_moment_later() -> None:
+    """The input of a process that was killed is closed before its exit is reported."""
+
+    class Gone(Wire):
+        def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
+            tasks.start_soon(told)
+            raise BrokenPipeError("the input is closed")
+
+    async def told() -> None:
+        peer.close("the server's process was ended by SIGKILL")
+
+    peer = Peer("s", lambda method, params: None)
+    peer.attach(Gone())
+    async with anyio.create_task_group() as tasks:
+        with pytest.raises(UpstreamFailure) as caught:
+            await peer.request("tools/call", {"name": "t"})
+    assert caught.value.reason == "the server's process was ended by SIGKILL" and not caught.value.may_have_run

@@ -8,7 +8,7 @@ from pathlib import Path
 from proxy.config.document import Node, present, read
 from proxy.config.environment import OWN_PYTHON
 from proxy.config.exposure import exposure
-from proxy.config.fields import Reader, unknown_key
+from proxy.config.fields import Reader, slip_of, unknown_key
 from proxy.config.guard_block import BLOCKS as GUARD_BLOCKS
 from proxy.config.guard_block import GuardBlocks
 from proxy.config.hosts_block import host_table
@@ -24,6 +24,8 @@ FILE_NAME = "upstreams.yaml"
 STRICT_BLOCKS = ("servers", "mcp_servers")
 OWN_KEYS = ("tool_search", "tools", "first_list_wait", "allowed_hosts", "session_idle_timeout", "hosts", *GUARD_BLOCKS)
 ROOT_KEYS = (*STRICT_BLOCKS, "mcpServers", *OWN_KEYS)
+PROTECTING = ("allowed_hosts", *GUARD_BLOCKS)
+"""Root keys without which more can happen than the person meant; a slip in one is an error in JSON too."""
 RESERVED = ("storage",)
 """Root keys with a meaning to come. Passing over one in silence could leave a person less protected than they think."""
 
@@ -189,7 +191,13 @@ def _json_blocks(root: Node, reader: Reader, warnings: list[str]) -> list[tuple[
     for key in RESERVED:
         if key in root.items and key not in used:
             _refuse_reserved(root.items[key], reader, key)
-    if unknown := [k for k in root.items if k not in used]:
+    unknown = [k for k in root.items if k not in used]
+    for key in unknown:
+        node = root.items[key]
+        # A name alone, such as `"profile": "work"`, is another client's.
+        if (node.is_map or node.is_list) and (meant := slip_of(key, OWN_KEYS, PROTECTING)) is not None:
+            raise ConfigError(f"{reader.where(node)}: unknown key {key!r}; did you mean {meant!r}?")
+    if unknown:
         shown = ", ".join(map(repr, unknown[:8])) + (f" and {len(unknown) - 8} more" if len(unknown) > 8 else "")
         warnings.append(f"{reader.file}: keys that mean nothing here: {shown}")
     return [(block, True) for block in blocks]

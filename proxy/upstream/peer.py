@@ -22,6 +22,8 @@ from proxy.wire import INTERNAL_ERROR
 log = logging.getLogger(__name__)
 
 METHOD_NOT_FOUND = -32601
+END_GRACE = 1.0
+"""Seconds in which the reason for an end that is seen already is waited for."""
 MOST_PROGRESS = 1_000
 """Messages of one request that wait for its client; beyond, the oldest go, since each says more than those before."""
 
@@ -132,7 +134,12 @@ class Peer:
             try:
                 link.send(message, headers)
             except OSError as error:
-                raise UpstreamFailure(self.server, f"could not send: {error}", may_have_run=False) from None
+                if isinstance(error, BrokenPipeError):  # the connection has ended, and why will be known in a moment
+                    with anyio.move_on_after(END_GRACE):
+                        await self.closed.wait()
+                raise UpstreamFailure(
+                    self.server, self.reason or f"could not send: {error}", may_have_run=False
+                ) from None
             if queue is not None and on_progress is not None:
                 while (params_ := await queue.get()) is not None:
                     await on_progress(params_)
