@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 from guarded_house import MODERN, NAMED, OLD, PATIENCE, PREFIX, Message, house, listening, upstream, write
@@ -186,7 +187,7 @@ class Restarted:
 async def test_a_client_is_told_that_a_list_is_another_one_since_the_daemons_restart() -> None:
     """The daemon does not know that anybody has listed before; a list that is the same is not told."""
     daemon = Restarted()
-    async with mocked(daemon.answer, lambda _: anyio.sleep(0)) as client:
+    async with mocked(daemon.answer, lambda _: anyio.lowlevel.checkpoint()) as client:
         await client.ask(HELLO)
         await client.ask({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
         client.send.send_nowait(READY)
@@ -315,6 +316,21 @@ async def test_what_is_no_answer_to_a_request_becomes_an_error_in_one_line(respo
         client.send.send_nowait({**READY, "method": "notifications/progress"})  # nobody waits for an answer to that
         assert (await client.ask(call(9)))["id"] == 9
     assert got["id"] == 7 and got["error"]["message"] and "\n" not in got["error"]["message"]
+
+
+async def test_a_stream_that_breaks_after_the_answer_brings_no_second_one() -> None:
+    async def stream() -> AsyncGenerator[bytes]:
+        yield f"data: {json.dumps({**OTHER, 'id': 7})}\n\n".encode()
+        raise httpx2.ReadError("cut")
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if json.loads(request.content)["id"] == 7:
+            return httpx2.Response(200, headers=STREAM, content=stream())
+        return httpx2.Response(200, json=OTHER)
+
+    async with mocked(answer) as client:
+        assert await client.ask(call(7)) == {**OTHER, "id": 7}
+        assert await client.ask(call(8)) == OTHER
 
 
 ODD_REQUESTS: dict[str, Message] = {

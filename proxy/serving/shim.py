@@ -145,7 +145,7 @@ class Shim:
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             return f"the daemon cannot be reached ({type(error).__name__})"
         except httpx2.HTTPError as error:
-            return f"the connection to the daemon broke before its answer ({type(error).__name__})"
+            return f"the connection to the daemon broke ({type(error).__name__}): the request may have been carried out"
         except Exception as error:  # one odd message, or answer, must not take the connection with it
             return f"this message could not be passed on ({type(error).__name__})"
         if status >= 400:
@@ -164,8 +164,12 @@ class Shim:
             status = response.status_code
             if method == "initialize" and status == 200:
                 self._hello, self._session = message, _session_of(response)
-            async for frame in _said(response):
-                answered = await self._received(message, frame, status) or answered
+            try:
+                async for frame in _said(response):
+                    answered = await self._received(message, frame, status) or answered
+            except Exception:
+                if not answered:  # else what broke is only the end of the stream
+                    raise
         if method == "notifications/initialized" and status < 300 and self._session:
             self._tasks.start_soon(self._listen, self._session, _AGAIN)
         return 0 if answered else status
