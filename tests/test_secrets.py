@@ -164,7 +164,7 @@ def test_a_daemon_that_connect_starts_has_the_token_from_where_it_was(monkeypatc
 
     monkeypatch.setattr(subprocess, "Popen", start)
     monkeypatch.setenv("NARROW_WAIST_TOKEN", "a-token-of-some-length")
-    options = argparse.Namespace(config=__file__, connect_token="token-file")
+    options = argparse.Namespace(config=__file__, connect_token="token-file", demo=False)
     connect._start("http://127.0.0.1:9/mcp", options)
     assert "a-token-of-some-length" not in " ".join(started[0]) and "--token-file" in started[0]
 
