@@ -41,9 +41,12 @@ class Upkeep:
         """Set while every text of the current catalog has its exact count, or never will."""
 
     def changed(self) -> None:
-        """The catalog is another one."""
-        for view in self._views():
+        """The catalog is another one: what was kept of the old one goes."""
+        views = self._views()
+        for view in views:
             view.weigh()
+        self._shared.texts.keep(server for view in views for server in view.catalog.servers.values())
+        self._shared.counts.aged()
         self._counted = anyio.Event()
         self._dirty.set()
 

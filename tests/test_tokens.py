@@ -123,3 +123,23 @@ def test_estimates_do_not_pile_up_where_nothing_is_ever_counted(monkeypatch: pyt
     first = [counts.estimated(line) for line in lines]
     assert counts.estimated(lines[-1]) == first[-1] and len(made) == len(lines)  # the last ones are remembered
     assert counts.estimated(lines[0]) == first[0] and len(made) == len(lines) + 1  # the first ones are not
+
+
+def test_estimates_of_lines_that_no_catalog_uses_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def counting(text: str) -> int:
+        made.append(text)
+        return len(text)
+
+    monkeypatch.setattr(tokens, "estimate", counting)
+    counts = Counts()
+    for _ in range(3):
+        counts.estimated("stays")
+        counts.aged()
+    assert made == ["stays"]
+    counts.estimated("goes")
+    counts.aged()
+    counts.aged()
+    counts.estimated("goes")
+    assert made == ["stays", "goes", "goes"]

@@ -1,6 +1,5 @@
 """All texts of one server, from bare to full. They depend on that server alone, so they are kept by its hash."""
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -90,28 +89,24 @@ def _full(group: Group) -> Iterable[str]:
 class TextCache:
     """Texts of servers by the hash of their content: only a changed server is done again."""
 
-    def __init__(self, limit: int = 100_000) -> None:
-        """`limit`: lines of tools that are kept (about 250 bytes each), because a server's list may change for ever."""
-        self._limit, self._lines = limit, 0
-        self._texts: OrderedDict[str, ServerTexts | None] = OrderedDict()
+    def __init__(self) -> None:
+        self._texts: dict[str, ServerTexts | None] = {}
 
     @property
     def kept(self) -> int:
-        """Of how many servers, also as they were before, texts are kept."""
+        """Of how many servers texts are kept."""
         return len(self._texts)
 
     def of(self, server: Server) -> ServerTexts | None:
-        """The texts of `server`, made if they are not at hand. The longest unused ones are forgotten."""
+        """The texts of `server`, made if they are not at hand."""
         if not server.hash:
             return server_texts(server)
-        if server.hash not in self._texts:
-            texts = self._texts[server.hash] = server_texts(server)
-            self._lines += _weight(texts)
-            while self._lines > self._limit and len(self._texts) > 1:
-                self._lines -= _weight(self._texts.popitem(last=False)[1])
-        self._texts.move_to_end(server.hash)
-        return self._texts[server.hash]
+        texts = self._texts  # `keep` may put another in its place meanwhile
+        if server.hash not in texts:
+            texts[server.hash] = server_texts(server)
+        return texts[server.hash]
 
-
-def _weight(texts: ServerTexts | None) -> int:
-    return 1 + (len(texts.full) if texts is not None else 0)
+    def keep(self, servers: Iterable[Server]) -> None:
+        """Forget the texts of all other servers: a list may change for ever, at some 300 bytes a tool."""
+        wanted = {server.hash for server in servers}
+        self._texts = {digest: texts for digest, texts in list(self._texts.items()) if digest in wanted}

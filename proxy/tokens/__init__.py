@@ -53,6 +53,8 @@ class Counts:
     def __init__(self, known: Mapping[str, int] | None = None) -> None:
         self._known: dict[str, int] = dict(known or {})
         self._estimates: dict[str, int] = {}
+        self._older: dict[str, int] = {}
+        """Estimates that nobody has asked for since `aged`."""
 
     @property
     def known(self) -> Mapping[str, int]:
@@ -85,10 +87,17 @@ class Counts:
         """The estimate of `line` with its margin, remembered."""
         found = self._estimates.get(line)
         if found is None:
-            if len(self._estimates) >= MOST_ESTIMATES:  # where nothing is counted exactly, `keep` is never called
+            if len(self._estimates) >= MOST_ESTIMATES:
                 self._estimates.clear()
-            found = self._estimates[line] = -(-estimate(line) * (100 + MARGIN_PCT) // 100)
+            found = self._older.get(line)
+            if found is None:
+                found = -(-estimate(line) * (100 + MARGIN_PCT) // 100)
+            self._estimates[line] = found
         return found
+
+    def aged(self) -> None:
+        """The catalog is another one: estimates that nobody asks for until this is said again are forgotten."""
+        self._estimates, self._older = {}, self._estimates
 
     def counter(self, lines: Iterable[str], *, exact: bool = True) -> tuple[Callable[[str], int], bool]:
         """The one kind of count for a listing that may count `lines`, and whether it is the exact one.
