@@ -5,7 +5,6 @@ Each scope of callers has a `View`, from which everything that they are shown or
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -126,7 +125,8 @@ class App:
         self.view(self.scope)
         self._listed_once = self._waited = False
         self._globs = GlobWatch(settings, self.fleet.names)
-        self._updated: deque[str] = deque()
+        self._updated: dict[str, None] = {}
+        """Resources that have changed, each once however often it was said while clients were slow to read."""
         self._news = anyio.Event()
         self.fleet.on_change(self._catalog_changed)
         self.fleet.on_updated(self._resource_updated)
@@ -173,7 +173,7 @@ class App:
                 log.warning("%s", error)
 
     def _resource_updated(self, uri: str) -> None:
-        self._updated.append(uri)
+        self._updated[uri] = None
         self._news.set()
 
     async def _pass_on_updates(self) -> None:
@@ -182,7 +182,7 @@ class App:
             await self._news.wait()
             self._news = anyio.Event()
             while self._updated:
-                uri = self._updated.popleft()
+                del self._updated[uri := next(iter(self._updated))]
                 if (owner := self.fleet.offers.owner(uri)) is None:
                     continue
                 for view in list(self._views.values()):

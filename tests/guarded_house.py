@@ -112,9 +112,11 @@ class Client:
 
 
 class _Stdio(Client):
-    def __init__(self, era: str, reader: LineReader, capabilities: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, era: str, reader: LineReader, writer: LineWriter, capabilities: Mapping[str, Any] | None
+    ) -> None:
         super().__init__(era, capabilities)
-        self.reader = reader
+        self.reader, self.writer = reader, writer
         self.lines, self.received = anyio.create_memory_object_stream[bytes](math.inf)
 
     def write(self, data: bytes) -> None:
@@ -123,10 +125,18 @@ class _Stdio(Client):
     def send(self, message: Message) -> None:
         self.reader.data_received(json.dumps(message).encode() + b"\n")
 
+    def ask(self, ident: int, name: str, arguments: Any) -> None:
+        """Send a call through the bridge, and do not wait for its answer."""
+        params = {"name": "tool_call", "arguments": {"name": name, "arguments": arguments}}
+        self.send({"jsonrpc": "2.0", "id": ident, "method": "tools/call", "params": params})
+
+    async def next(self) -> Message:
+        return json.loads(await self.received.receive())
+
     async def exchange(self, message: Message) -> Message:
         self.send(message)
         while True:
-            answer = json.loads(await self.received.receive())
+            answer = await self.next()
             if answer.get("id") == message["id"] and "method" not in answer:
                 return answer
             self.told.append(answer)
@@ -145,7 +155,7 @@ async def stdio(app: App, era: str, capabilities: Mapping[str, Any] | None = Non
     """A client over stdio that has not said hello yet."""
     writer = LineWriter()
     reader = LineReader(writer)
-    client = _Stdio(era, reader, capabilities)
+    client = _Stdio(era, reader, writer, capabilities)
     writer.out = client
     server = app.server
     server.door = StdioDoor(server, writer.send_frame)

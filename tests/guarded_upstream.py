@@ -5,7 +5,8 @@
 Keys of the file: `tools`, `resources`, `templates`, `prompts`, `instructions`, each as it is listed. A call answers
 `ran NAME` (or FOLDER/answers/NAME.json, the result), a read `read URI`, a prompt `got NAME`, a completion `completed`.
 FOLDER/ledger gets a line `method name` for each of these. The tool `change` puts FOLDER/next.json in the place of the
-file and says so; the tool `touch` says that the resource `uri` has changed.
+file and says so; the tool `touch` says that the resource `uri` has changed (`times` times), and `flood` logs 0 to
+`times` - 1.
 
 To a client that declares `elicitation` it has the tools of the key `asking` too, and asks it something before it lists
 any; the ledger gets `answered result` or `answered error`.
@@ -65,7 +66,11 @@ def act(folder: Path, name: object, arguments: dict[str, Any]) -> None:
         for kind in ("tools", "resources", "prompts"):
             say(f"notifications/{kind}/list_changed")
     elif name == "touch":
-        say("notifications/resources/updated", uri=arguments["uri"])
+        for _ in range(arguments.get("times", 1)):
+            say("notifications/resources/updated", uri=arguments["uri"])
+    elif name == "flood":
+        for number in range(arguments["times"]):
+            say("notifications/message", level="info", data=number)
 
 
 def main() -> None:

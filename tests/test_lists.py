@@ -208,6 +208,23 @@ async def test_a_new_session_is_told_of_the_subscriptions_of_the_old_one(tmp_pat
         await eventually(lambda: ("resources/subscribe", {"uri": "mem://a"}) in server.sent)
 
 
+async def test_what_is_said_of_a_resource_counts_from_its_subscription_on(tmp_path: Path) -> None:
+    """A server may say that it has changed in one breath with its answer."""
+    kept, heard = Kept(tmp_path), list[bool]()
+
+    class Eager(Server):
+        async def request(self, method: str, params: Mapping[str, Any], **more: Any) -> Json:
+            heard.append(kept.lists.followed("mem://a"))
+            return await super().request(method, params, **more)
+
+    old = session(Eager(), LEGACY)
+    assert not kept.lists.followed("mem://a")
+    await kept.lists.subscribe(old, "mem://a")
+    assert heard == [True] and kept.lists.followed("mem://a") and not kept.lists.followed("mem://b")
+    await kept.lists.unsubscribe(old, "mem://a")
+    assert not kept.lists.followed("mem://a")
+
+
 async def test_a_stateless_server_is_told_what_is_subscribed_with_the_stream(tmp_path: Path) -> None:
     server, kept = Server(), Kept(tmp_path)
     new = session(server, MODERN)

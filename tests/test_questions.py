@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
+import anyio
 import pytest
 
 from proxy.config import ServerConfig
 from proxy.errors import RpcError
+from proxy.upstream import questions as module
 from proxy.upstream.questions import Clients, Questions
 
 ELICIT = "elicitation/create"
@@ -118,3 +120,29 @@ async def test_what_a_server_says_before_its_answer_is_said_before_the_call_ends
             asked.log_message({"level": "info", "data": number})
         assert ada.heard == []
     assert ada.heard == [0, 1, 2]
+
+
+async def test_one_question_too_many_is_declined_at_once_and_the_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is kept until its answer: a server that asks for ever, and a client that never answers, fill the memory."""
+    monkeypatch.setattr(module, "MOST_ASKED", 2)
+    asked, ada, go = questions(), Someone("ada"), anyio.Event()
+
+    async def slow(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        await go.wait()
+        return {"by": "ada"}
+
+    monkeypatch.setattr(ada, "ask", slow)
+    answers: list[Any] = []
+
+    async def ask() -> None:
+        answers.append(await asked.answer(ELICIT, {}))
+
+    async with asked.call_of(ada):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            tasks.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(RpcError, match="2 requests of this server wait"):
+                await asked.answer(ELICIT, {})
+            go.set()
+        assert await asked.answer(ELICIT, {}) == {"by": "ada"} and len(answers) == 2

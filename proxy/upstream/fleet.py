@@ -56,7 +56,7 @@ class Fleet:
         self._listeners.append(listener)
 
     def on_updated(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with the URI of each resource that a server says has changed."""
+        """Call `listener` with the URI of each resource that clients follow and a server says has changed."""
         self._updated.append(listener)
 
     def _on_change(self, connection: Connection) -> None:
@@ -81,6 +81,8 @@ class Fleet:
 
     def _on_updated(self, connection: Connection, uri: str) -> None:
         server = connection.config.key
+        if not self.connections[server].lists.followed(uri):
+            return  # nobody wants to know, and a server may say it of any number of them
         shown = uri if self.offers.owner(uri) == (server, uri) else prefixed(server, uri)
         for listener in self._updated:
             listener(shown)

@@ -58,6 +58,7 @@ class Lists:
         self._stale = anyio.Event()
         self.subscribed: dict[str, int] = {}
         """Resource URI -> how many subscriptions of clients there are."""
+        self._subscribing: set[str] = set()
         self._resubscribe = anyio.Event()
 
     def stale(self) -> None:
@@ -164,10 +165,18 @@ class Lists:
 
     # Subscriptions of clients to resources.
 
+    def followed(self, uri: str) -> bool:
+        """Whether any client wants to know of changes of a resource, be it that its subscription is still on its way."""
+        return uri in self.subscribed or uri in self._subscribing
+
     async def subscribe(self, session: Session, uri: str) -> None:
         """One more client wants to know of changes of a resource; raises what a request raises."""
         if not self.subscribed.get(uri) and not session.modern:
-            await session.request("resources/subscribe", {"uri": uri}, timeout=self._config.timeout)
+            self._subscribing.add(uri)
+            try:
+                await session.request("resources/subscribe", {"uri": uri}, timeout=self._config.timeout)
+            finally:
+                self._subscribing.discard(uri)
         self.subscribed[uri] = self.subscribed.get(uri, 0) + 1
         self._resubscribe.set()
 

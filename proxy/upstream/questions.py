@@ -2,12 +2,12 @@
 
 Requests over a handshake connection do not say which call caused them. They go to the one client behind the calls in
 flight; with none in flight, to the one client there is (stdio). In any doubt they are declined at once: never a hang,
-never a prompt to somebody else. Log messages go the same way, and reach the client before the answer that follows them.
+never a prompt to somebody else. Log messages go the same way, and reach the client before the answer that follows them;
+where the client does not read, the oldest are dropped.
 """
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -17,7 +17,9 @@ from proxy.caller import CLIENT_REQUESTS, LOG_LEVELS, Origin
 from proxy.config import ServerConfig
 from proxy.errors import RpcError
 from proxy.text import one_line, shorten
+from proxy.upstream.backlog import Backlog
 from proxy.upstream.peer import METHOD_NOT_FOUND
+from proxy.wire import INTERNAL_ERROR
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,8 @@ CAPABILITIES: Mapping[str, str] = {
 FULL: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
 CLIENT_WAIT = 1.0
 """Seconds that a connection waits for its only client to say what it can do, before it tells the server."""
+MOST_ASKED = 256
+"""Requests of one server that wait for an answer of a client; one more is declined at once. Each is kept until then."""
 
 
 class Clients:
@@ -61,10 +65,12 @@ class Questions:
         self._in_flight: dict[int, InFlight] = {}
         self._unasked: InFlight | None = None
         """For what is said while no call is in flight."""
+        self._asked = 0
+        self._dropped = False
 
     def call_of(self, origin: Origin | None) -> "InFlight":
         """A call of that client is in flight within the `async with` block."""
-        return InFlight(origin, self._in_flight)
+        return InFlight(origin, self._in_flight, self._too_much)
 
     @property
     def busy(self) -> bool:
@@ -96,7 +102,7 @@ class Questions:
 
         Raises:
             RpcError: it is not one for clients, or there is not exactly one client whose call it belongs to, or that
-                client cannot be asked it.
+                client cannot be asked it, or too many wait already.
         """
         capability = CAPABILITIES.get(method)
         if capability is None or capability not in self._config.client_requests:
@@ -104,7 +110,13 @@ class Questions:
         call = self._call()
         if call is None or (origin := call.origin) is None:
             raise RpcError(METHOD_NOT_FOUND, f"{method}: there is not exactly one client whose call this belongs to")
-        return await origin.ask(method, params)
+        if self._asked >= MOST_ASKED:
+            raise RpcError(INTERNAL_ERROR, f"{method}: {self._asked} requests of this server wait for their answer")
+        self._asked += 1
+        try:
+            return await origin.ask(method, params)
+        finally:
+            self._asked -= 1
 
     def log_message(self, params: Mapping[str, Any]) -> None:
         """A `notifications/message`: to the client whose call it belongs to, else to our log."""
@@ -114,6 +126,12 @@ class Questions:
             log.info("server %r says: %s", self._config.key, text)
         elif _wanted(params.get("level"), call.origin):
             call.say(params)
+
+    def _too_much(self) -> None:
+        if not self._dropped:
+            self._dropped = True
+            key = self._config.key
+            log.warning("server %r says more than its client reads: the oldest of its log messages are dropped", key)
 
     def _call(self) -> "InFlight | None":
         """A call of the one client that what the server sends now can belong to."""
@@ -125,21 +143,23 @@ class Questions:
         if calls or sole is None:
             return None
         if self._unasked is None or self._unasked.origin is not sole:
-            self._unasked = InFlight(sole, self._in_flight)
+            self._unasked = InFlight(sole, self._in_flight, self._too_much)
         return self._unasked
 
 
 class InFlight:
     """A call, and the log messages on their way to its client."""
 
-    def __init__(self, origin: Origin | None, calls: dict[int, "InFlight"]) -> None:
-        self.origin, self._calls = origin, calls
-        self._unsaid: deque[Mapping[str, Any]] = deque()
+    def __init__(self, origin: Origin | None, calls: dict[int, "InFlight"], too_much: Callable[[], None]) -> None:
+        """`too_much` is called when log messages are dropped."""
+        self.origin, self._calls, self._too_much = origin, calls, too_much
+        self._unsaid = Backlog()
         self._task: asyncio.Task[None] | None = None
 
     def say(self, params: Mapping[str, Any]) -> None:
         """Send the client a log message, after those before it."""
-        self._unsaid.append(params)
+        if not self._unsaid.put(params):
+            self._too_much()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._say())
 
@@ -147,7 +167,7 @@ class InFlight:
         assert self.origin is not None
         while self._unsaid:
             try:
-                await self.origin.say("notifications/message", self._unsaid.popleft())
+                await self.origin.say("notifications/message", self._unsaid.take())
             except Exception as error:  # the client is gone: its call will learn that
                 log.debug("a log message reached nobody: %s", error)
 
