@@ -166,7 +166,7 @@ class Lists:
     # Subscriptions of clients to resources.
 
     def followed(self, uri: str) -> bool:
-        """Whether any client wants to know of changes of a resource, be it that its subscription is still on its way."""
+        """Whether any client wants to know of changes of a resource, or its subscription is on its way."""
         return uri in self.subscribed or uri in self._subscribing
 
     async def subscribe(self, session: Session, uri: str) -> None:
