@@ -107,3 +107,33 @@ async def test_what_changes_soon_after_an_announcement_waits_and_is_not_forgotte
         await listed.look()
         assert listed.told == [ToolsListChanged()], "two changes are one announcement"
         tasks.cancel_scope.cancel()
+
+
+class Listener:
+    """A handshake client, which may not read."""
+
+    def __init__(self, *, reads: bool = True) -> None:
+        self.heard: list[Any] = []
+        self.reads = anyio.Event()
+        if reads:
+            self.reads.set()
+
+    async def notify(self, method: str, params: Any) -> None:
+        await self.reads.wait()
+        self.heard.append((method, params))
+
+
+async def test_a_client_that_does_not_read_keeps_no_other_from_being_told_and_is_told_each_thing_once() -> None:
+    changes, deaf, well = Changes(), Listener(reads=False), Listener()
+    for client in (deaf, well):
+        changes.client(client, "row", ())  # pyright: ignore[reportArgumentType]
+        changes.subscribed(client).update(("a", "b"))  # pyright: ignore[reportArgumentType]
+    with anyio.fail_after(5):
+        for number in range(1, 4):
+            for uri in ("a", "b"):
+                await changes.updated(uri, ())
+            await anyio.wait_all_tasks_blocked()
+            assert len(well.heard) == 2 * number
+        deaf.reads.set()
+        await anyio.wait_all_tasks_blocked()
+    assert [params["uri"] for _, params in deaf.heard] == ["a", "b", "a"], "the first was on its way already"

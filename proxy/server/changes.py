@@ -25,6 +25,7 @@ from mcp.server.subscriptions import (
 )
 
 from proxy.caller import Scope
+from proxy.server.telling import Telling
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class Changes:
         """How to read a view anew, and the hash of what its clients were first given or last told of. A list that is
         read between a change and its announcement does not count: the other clients still have to be told."""
         self._subscribers: weakref.WeakKeyDictionary[Connection, set[str]] = weakref.WeakKeyDictionary()
+        self._telling = Telling()
         self._dirty = anyio.Event()
 
     def bus(self, scope: Scope) -> InMemorySubscriptionBus:
@@ -126,7 +128,7 @@ class Changes:
                 await self.bus(scope).publish(EVENTS[kind])
             for connection, (row, scope) in list(self._clients.items()):
                 if (kind, row, scope) in changed or (kind, "", scope) in changed:
-                    await connection.notify(f"notifications/{kind}/list_changed", None)
+                    self._telling.tell(connection, f"notifications/{kind}/list_changed")
 
     # Resources that clients have subscribed to.
 
@@ -139,7 +141,7 @@ class Changes:
         await self.bus(scope).publish(ResourceUpdated(uri=uri))
         for connection, uris in list(self._subscribers.items()):
             if uri in uris and self._clients.get(connection, ("", scope))[1] == scope:
-                await connection.notify("notifications/resources/updated", {"uri": uri})
+                self._telling.tell(connection, "notifications/resources/updated", uri)
 
 
 def _hash(entries: Sequence[Any]) -> str:
