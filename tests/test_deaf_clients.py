@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from proxy.app import App
-from proxy.upstream import backlog
+from proxy.upstream import questions
 from tests.guarded_house import OLD, house, stdio, upstream, write
 
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("flood", "touch")]
@@ -54,7 +54,7 @@ async def answer(client: Any, ident: int) -> Any:
 async def test_a_flood_of_log_messages_waits_within_bounds_and_the_answer_follows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(backlog, "MOST", 1_000)
+    monkeypatch.setattr(questions, "MOST_SAID", 1_000)
     with anyio.fail_after(30):
         async with proxy(tmp_path) as (app, client):
             async with deaf(app, client):

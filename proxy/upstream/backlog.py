@@ -6,8 +6,6 @@ from typing import Any
 
 from proxy.wire import encode
 
-MOST = 5_000
-"""Messages that wait: a server may say that much at once to a client that reads all of it."""
 ROOM = 4 * 1024 * 1024
 """Bytes of JSON that wait, whatever their number."""
 
@@ -15,7 +13,9 @@ ROOM = 4 * 1024 * 1024
 class Backlog:
     """The params of notifications, oldest first; where there are too many, the oldest give way."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        """`most` is their number."""
+        self._most = most
         self._waiting: deque[tuple[int, Mapping[str, Any]]] = deque()
         self._size = 0
 
@@ -26,7 +26,7 @@ class Backlog:
         """Add the newest; False where older ones had to go for it."""
         size = _size(params)
         complete = True
-        while self._waiting and (len(self._waiting) >= MOST or self._size + size > ROOM):
+        while self._waiting and (len(self._waiting) >= self._most or self._size + size > ROOM):
             self.take()
             complete = False
         self._waiting.append((size, params))  # alone it is passed on, whatever its size

@@ -31,6 +31,8 @@ CAPABILITIES: Mapping[str, str] = {
 FULL: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
 CLIENT_WAIT = 1.0
 """Seconds that a connection waits for its only client to say what it can do, before it tells the server."""
+MOST_SAID = 5_000
+"""Log messages that wait for one client: a server may say that much at once to one that reads all of it."""
 MOST_ASKED = 256
 """Requests of one server that wait for an answer of a client; one more is declined at once. Each is kept until then."""
 
@@ -153,7 +155,7 @@ class InFlight:
     def __init__(self, origin: Origin | None, calls: dict[int, "InFlight"], too_much: Callable[[], None]) -> None:
         """`too_much` is called when log messages are dropped."""
         self.origin, self._calls, self._too_much = origin, calls, too_much
-        self._unsaid = Backlog()
+        self._unsaid = Backlog(MOST_SAID)
         self._task: asyncio.Task[None] | None = None
 
     def say(self, params: Mapping[str, Any]) -> None:
