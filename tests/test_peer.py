@@ -8,6 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from proxy.errors import RpcError, UpstreamFailure
+from proxy.upstream.backlog import ROOM
 from proxy.upstream.peer import MOST_PROGRESS, Peer
 
 OK = {"content": [], "x": None}
@@ -220,3 +221,30 @@ async def test_what_cannot_be_sent_any_more_is_told_with_the_reason_that_is_know
         with pytest.raises(UpstreamFailure) as caught:
             await peer.request("tools/call", {"name": "t"})
     assert caught.value.reason == "the server's process was ended by SIGKILL" and not caught.value.may_have_run
+
+
+async def test_large_progress_for_a_client_that_does_not_read_is_bounded_by_its_size_and_told_once(
+    peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A thousand messages of 1 MB took 1 GB."""
+    seen: list[int] = []
+    flooded = anyio.Event()
+
+    async def slow(params: Mapping[str, Any]) -> None:
+        await flooded.wait()
+        seen.append(params["progress"])
+
+    async def flood() -> None:
+        while not peer.in_flight:
+            await anyio.lowlevel.checkpoint()
+        for number in range(20):
+            params = {"progressToken": 1, "progress": number, "message": "x" * (ROOM // 4)}
+            peer.receive({"method": "notifications/progress", "params": params})
+        peer.receive({"id": 1, "result": OK})
+        flooded.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(flood)
+        assert await peer.request("tools/call", {"name": "t"}, on_progress=slow) == OK
+    assert len(seen) <= 4 and seen[-1] == 19
+    assert caplog.text.count("more progress than its client reads") == 1

@@ -17,6 +17,7 @@ import anyio
 
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.text import one_line, shorten
+from proxy.upstream.backlog import Backlog
 from proxy.wire import INTERNAL_ERROR
 
 log = logging.getLogger(__name__)
@@ -46,10 +47,16 @@ class Link(Protocol):
 
 
 @dataclass(slots=True)
+class _Progress:
+    waiting: Backlog = field(default_factory=lambda: Backlog(MOST_PROGRESS))
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when more waits, or the outcome is there."""
+
+
+@dataclass(slots=True)
 class _Pending:
     outcome: "asyncio.Future[dict[str, Any]]"
-    progress: "asyncio.Queue[Mapping[str, Any] | None] | None"
-    """None in the queue says that the outcome is there."""
+    progress: _Progress | None
     timeout: float
     deadline: float = math.inf
     """Loop time at which it has had no progress for `timeout` seconds."""
@@ -73,6 +80,8 @@ class Peer:
     _asked: dict[int | str, asyncio.Task[None]] = field(default_factory=dict[int | str, "asyncio.Task[None]"])
     """Requests of the server that are being answered, by its ids."""
     _held: int = 0
+    _told: bool = False
+    """Whether it was said that progress was dropped."""
     _alarm: "asyncio.TimerHandle | None" = None
     _alarm_at: float = math.inf
 
@@ -125,8 +134,8 @@ class Peer:
         if params:
             message["params"] = params
         loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[Mapping[str, Any] | None] | None = asyncio.Queue() if on_progress else None
-        pending = self._pending[ident] = _Pending(loop.create_future(), queue, timeout, cancellable=cancellable)
+        progress = _Progress() if on_progress is not None else None
+        pending = self._pending[ident] = _Pending(loop.create_future(), progress, timeout, cancellable=cancellable)
         if timeout < math.inf:
             pending.deadline = loop.time() + timeout
             self._wake_at(pending.deadline)
@@ -140,9 +149,13 @@ class Peer:
                 raise UpstreamFailure(
                     self.server, self.reason or f"could not send: {error}", may_have_run=False
                 ) from None
-            if queue is not None and on_progress is not None:
-                while (params_ := await queue.get()) is not None:
-                    await on_progress(params_)
+            if progress is not None and on_progress is not None:
+                while progress.waiting or not pending.outcome.done():
+                    if progress.waiting:
+                        await on_progress(progress.waiting.take())
+                    else:
+                        progress.news.clear()
+                        await progress.news.wait()
             return await pending.outcome
         except asyncio.CancelledError:
             if cancellable:
@@ -282,7 +295,7 @@ class Peer:
             else:
                 pending.outcome.set_result(outcome)
             if pending.progress is not None:
-                pending.progress.put_nowait(None)
+                pending.progress.news.set()
 
     def _inbound(self, method: str, params: Mapping[str, Any], frame: dict[str, Any]) -> None:
         if "id" in frame:
@@ -296,9 +309,10 @@ class Peer:
             if pending is not None:
                 pending.deadline = asyncio.get_running_loop().time() + pending.timeout
                 if pending.progress is not None and not pending.outcome.done():
-                    if pending.progress.qsize() >= MOST_PROGRESS:
-                        pending.progress.get_nowait()
-                    pending.progress.put_nowait(params)
+                    pending.progress.news.set()
+                    if not pending.progress.waiting.put(params) and not self._told:
+                        self._told = True
+                        log.warning("server %r tells more progress than its client reads: the oldest goes", self.server)
         else:
             self.on_notification(method, params)
 
