@@ -133,6 +133,8 @@ async def test_that_a_daemon_listens_is_no_warning(down: str, caplog: pytest.Log
         (["--http", "127.0.0.1:0", "check"], "--http before a command means nothing"),
         (["--http", "list"], "the command is: narrow-waist list"),
         (["--token-file", "x"], "--token-file means nothing without --http"),
+        (["lock", "--profile", "reader"], "--profile means nothing for lock"),
+        (["--profile", "reader", "audit"], "--profile means nothing for audit"),
         (["list", "--demo", "--config", "x"], "choose one"),
         (["--demo", "--config", "x"], "choose one"),
     ],

@@ -115,7 +115,7 @@ async def upstream(
     with anyio.fail_after(PATIENCE):
         async with await asyncio.start_server(server_end.serve, "127.0.0.1", 0) as server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-            config = ServerConfig(key="s", transport=transport, url=url)
+            config = ServerConfig(key="s", transport=transport, url=url, headers={"x-mine": "größe"})
             opened = open_sse(config, peer) if transport == "sse" else open_http(config, peer, lost, lambda: None)
             async with opened:
                 yield peer, server_end
@@ -339,6 +339,7 @@ async def test_the_session_is_ended_and_everything_in_it_names_session_and_versi
         await hello(peer)
         await peer.request("tools/call", {"name": "t"})
     assert web.whats()[-1] == "DELETE"
+    assert {each.headers["x-mine"] for each in web.asked} == {"größe"}
     for each in web.asked[1:]:
         assert (each.headers["mcp-session-id"], each.headers["mcp-protocol-version"]) == ("s1", "2025-11-25"), each.what
     assert "mcp-session-id" not in web.asked[0].headers
@@ -450,11 +451,13 @@ async def test_a_forgotten_session_is_told_once_for_each_request_and_nothing_ran
     assert web.lost == 1
 
 
-@pytest.mark.parametrize("to", ["localhost:{port}", "127.0.0.1:1", "u:pw@127.0.0.1:{port}"])
-async def test_a_redirect_to_another_origin_or_login_is_not_followed_and_shows_no_secret(to: str) -> None:
+@pytest.mark.parametrize(
+    "to", ["localhost:{port}/mcp?k=abc", "127.0.0.1:1/mcp?k=abc", "u:pw@127.0.0.1:{port}/mcp", "127.0.0.1:{port}/mcp"]
+)
+async def test_a_redirect_to_another_origin_or_login_or_itself_is_not_followed_and_shows_no_secret(to: str) -> None:
     async def act(asked: Asked, line: Line) -> None:
         place = to.format(port=asked.headers["host"].rpartition(":")[2])
-        line.answer(b"", f"location: http://{place}/mcp?token=abc", status="307 Temporary Redirect")
+        line.answer(b"", f"location: http://{place}", status="307 Temporary Redirect")
 
     async with upstream(act) as (peer, web):
         failed = await failure(peer)

@@ -182,7 +182,11 @@ async def test_an_answer_that_is_a_number_of_very_many_digits_is_malformed(peer:
         await answered(peer, {"id": 1, "result": 10**5_000})
 
 
-async def test_progress_that_nobody_takes_in_is_bounded_and_the_newest_stays(peer: Peer) -> None:
+@pytest.mark.parametrize(("count", "text", "kept"), [(5_000, "", MOST_PROGRESS), (20, "x" * (ROOM // 4), 3)])
+async def test_progress_that_nobody_takes_in_is_bounded_and_the_newest_stays(
+    count: int, text: str, kept: int, peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A thousand messages of 1 MB took 1 GB: their number is bounded, and their size; what is dropped is told once."""
     seen: list[int] = []
     flooded = anyio.Event()
 
@@ -193,15 +197,17 @@ async def test_progress_that_nobody_takes_in_is_bounded_and_the_newest_stays(pee
     async def flood() -> None:
         while not peer.in_flight:
             await anyio.lowlevel.checkpoint()
-        for number in range(5_000):
-            peer.receive({"method": "notifications/progress", "params": {"progressToken": 1, "progress": number}})
+        for number in range(count):
+            params = {"progressToken": 1, "progress": number, "message": text}
+            peer.receive({"method": "notifications/progress", "params": params})
         peer.receive({"id": 1, "result": OK})
         flooded.set()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(flood)
         assert await peer.request("tools/call", {"name": "t"}, on_progress=slow) == OK
-    assert len(seen) <= MOST_PROGRESS + 1 and seen[-1] == 4_999
+    assert len(seen) <= kept + 1 and seen[-1] == count - 1  # one was on its way before the flood
+    assert caplog.text.count("more progress than its client reads") == 1
 
 
 async def test_what_cannot_be_sent_any_more_is_told_with_the_reason_that_is_known_a_moment_later() -> None:
@@ -221,30 +227,3 @@ async def test_what_cannot_be_sent_any_more_is_told_with_the_reason_that_is_know
         with pytest.raises(UpstreamFailure) as caught:
             await peer.request("tools/call", {"name": "t"})
     assert caught.value.reason == "the server's process was ended by SIGKILL" and not caught.value.may_have_run
-
-
-async def test_large_progress_for_a_client_that_does_not_read_is_bounded_by_its_size_and_told_once(
-    peer: Peer, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A thousand messages of 1 MB took 1 GB."""
-    seen: list[int] = []
-    flooded = anyio.Event()
-
-    async def slow(params: Mapping[str, Any]) -> None:
-        await flooded.wait()
-        seen.append(params["progress"])
-
-    async def flood() -> None:
-        while not peer.in_flight:
-            await anyio.lowlevel.checkpoint()
-        for number in range(20):
-            params = {"progressToken": 1, "progress": number, "message": "x" * (ROOM // 4)}
-            peer.receive({"method": "notifications/progress", "params": params})
-        peer.receive({"id": 1, "result": OK})
-        flooded.set()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(flood)
-        assert await peer.request("tools/call", {"name": "t"}, on_progress=slow) == OK
-    assert len(seen) <= 4 and seen[-1] == 19
-    assert caplog.text.count("more progress than its client reads") == 1

@@ -173,8 +173,9 @@ def _misfit(options: argparse.Namespace) -> str:
     if options.http in COMMANDS:
         return f"--http {options.http}: expected an address; the command is: narrow-waist {options.http}"
     writing = f"{options.command} uninstall" if getattr(options, "action", "") == "uninstall" else options.command
-    if writing in ("import", "uninstall", "service uninstall") and (options.demo or options.profile):
-        given = "--demo" if options.demo else "--profile"
+    whole = writing in ("import", "uninstall", "service uninstall")
+    if (whole and options.demo) or (options.profile and (whole or writing in ("lock", "audit"))):
+        given = "--profile" if options.profile else "--demo"
         return f"{given} means nothing for {writing}: it is for what serves, and for install, which writes it down"
     if options.demo and getattr(options, "move", False):
         return "--demo and --move: choose one; the demo has servers of its own, and none could move behind it"

@@ -25,7 +25,7 @@ _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNOR
 def http_client(config: ServerConfig) -> httpx2.AsyncClient:
     """A client with the server's headers. Reading has no time limit: whoever asks has one of its own."""
     return httpx2.AsyncClient(
-        headers=dict(config.headers),
+        headers=[(name.encode(), value.encode()) for name, value in config.headers.items()],  # httpx2 takes ASCII alone
         timeout=httpx2.Timeout(min(config.connect_timeout, 30.0), read=None, pool=None),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
     )
@@ -56,7 +56,7 @@ def _may_follow(sent: httpx2.Request, following: httpx2.Request) -> bool:
     upgraded = (old.scheme, new.scheme, old.port, new.port) == ("http", "https", None, None)
     same = (old.scheme, old.port) == (new.scheme, new.port) or upgraded
     own_login = bool(new.userinfo) and new.userinfo != old.userinfo  # it would be sent as a password
-    return sent.method == following.method and old.host == new.host and same and not own_login
+    return sent.method == following.method and old != new and old.host == new.host and same and not own_login
 
 
 def misled(response: httpx2.Response) -> str | None:
