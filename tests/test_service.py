@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli import main, service
+from proxy.errors import ConfigError
 
 WORDS = [
     sys.executable,
@@ -22,6 +23,7 @@ WORDS = [
     "127.0.0.1:8788",
     "--config",
     '/home/a b/100%/$HOME/"q" \\ é.yaml',
+    "it's",
 ]
 
 
@@ -38,6 +40,21 @@ def test_the_systemd_unit_starts_exactly_these_words(tmp_path: Path) -> None:
     # As systemd reads it: quotes and backslashes as a shell does, then %% and $$.
     assert [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(line)] == WORDS
     assert "NoNewPrivileges=yes" in text and "UMask=0077" in text and "RestartPreventExitStatus=2" in text
+
+
+def test_a_program_in_an_odd_place_is_started_too(tmp_path: Path) -> None:
+    """systemd takes a `$` in the program's path as it is."""
+    text = unit("systemd", ["/opt/it's $5/100%/nw", "$x"], tmp_path)
+    assert 'ExecStart="/opt/it\'s $5/100%%/nw" "$$x"\n' in text
+
+
+@pytest.mark.parametrize("kind", ["systemd", "launchd"])
+def test_a_path_that_no_unit_can_have_is_refused(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"cannot stand in a {kind} unit"):
+        unit(kind, ["/bin/nw", "--config", "/a\nExecStartPre=/bin/evil"], tmp_path)
+    if kind == "systemd":
+        with pytest.raises(ConfigError, match="cannot stand in"):
+            unit(kind, ['/opt/"q"/nw'], tmp_path)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not there")
@@ -90,10 +107,11 @@ def test_launchd_starts_the_daemon_with_the_variables_of_the_file(tmp_path: Path
     file = tmp_path / "50%" / "environment"
     file.parent.mkdir()
     lines = ["# a comment", "PLAIN=a b&c;d $HOME `id`", 'QUOTED="a b"', "SINGLE='a b'", "EMPTY="]
-    lines += ["", "export NOT=taken", "no variable", "1X=no", "LAST=a=b"]
+    lines += ["", "export NOT=taken", "no variable", "1X=no", "line=1", "name=2", "value=3", "CRLF=x\r", "LAST=a=b"]
     file.write_text("\n".join(lines), encoding="utf-8")
     variables = {"PLAIN": "a b&c;d $HOME `id`", "QUOTED": "a b", "SINGLE": "a b", "EMPTY": ""}
-    assert run() == (words[5:], {**variables, "LAST": "a=b"})
+    variables |= {"line": "1", "name": "2", "value": "3", "CRLF": "x", "LAST": "a=b"}
+    assert run() == (words[5:], variables)
     assert not any("a b&c" in word for word in started(words, tmp_path)), "no secret is in the unit"
 
 

@@ -7,6 +7,7 @@ and the variables of the configuration are read from a file that only the user f
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,14 +20,20 @@ from proxy.config import find, user_file
 from proxy.errors import ConfigError
 
 LABEL = "narrow-waist"
+_PLAIN = re.compile(r"[\w./:=@,+-]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_NO_PROGRAM = re.compile(r"[\"\\]")
+"""What systemd refuses in the path of a program, however it is written."""
 _WITH_VARIABLES = """\
 if [ -r "$1" ]; then
-  while IFS= read -r line || [ -n "$line" ]; do
-    name=${line%%=*} value=${line#*=}
-    case $line in *=*) ;; *) continue ;; esac
-    case $name in "" | [0-9]* | *[!A-Za-z0-9_]*) continue ;; esac
-    case $value in \\"*\\" | \\'*\\') value=${value#?} value=${value%?} ;; esac
-    export "$name=$value"
+  _nw_cr=$(printf '\\r')
+  while IFS= read -r _nw_line || [ -n "$_nw_line" ]; do
+    _nw_line=${_nw_line%"$_nw_cr"}
+    _nw_name=${_nw_line%%=*} _nw_value=${_nw_line#*=}
+    case $_nw_line in *=*) ;; *) continue ;; esac
+    case $_nw_name in "" | [0-9]* | *[!A-Za-z0-9_]*) continue ;; esac
+    case $_nw_value in \\"*\\" | \\'*\\') _nw_value=${_nw_value#?} _nw_value=${_nw_value%?} ;; esac
+    export "$_nw_name=$_nw_value"
   done < "$1"
 fi
 shift
@@ -77,7 +84,13 @@ def unit(kind: str, command: Sequence[str], home: Path, *, search: str, variable
     """The text of the unit that runs `command` with the PATH `search`.
 
     `variables` is a file that need not be there, of lines NAME=VALUE.
+
+    Raises:
+        ConfigError: there is something that no such unit can have.
     """
+    for word in (*command, search, str(variables), str(home)):
+        if _CONTROL.search(word) or (kind == "systemd" and word == command[0] and _NO_PROGRAM.search(word)):
+            raise ConfigError(f"{word!r} cannot stand in a {kind} unit; move it to a path of ordinary characters")
     if kind == "launchd":
         reading = ["/bin/sh", "-c", _WITH_VARIABLES, LABEL, str(variables), *command]
         words = "".join(f"\n    <string>{escape(word)}</string>" for word in reading)
@@ -110,7 +123,7 @@ def unit(kind: str, command: Sequence[str], home: Path, *, search: str, variable
 </dict>
 </plist>
 """
-    words = " ".join(_quoted(word) for word in command)
+    words = " ".join([_quoted(command[0]), *(_quoted(word.replace("$", "$$")) for word in command[1:])])
     return f"""[Unit]
 Description=Narrow Waist: one MCP server in front of all others
 After=network.target
@@ -132,9 +145,8 @@ WantedBy=default.target
 
 
 def _quoted(word: str) -> str:
-    """A word for ExecStart: systemd expands % and $, and splits at spaces."""
-    plain = _escaped(word).replace("$", "$$")
-    return f'"{plain}"' if not plain or any(ch.isspace() for ch in plain) or plain != word else plain
+    """A word for ExecStart, where systemd expands % (and $, but for the program's), and splits at spaces."""
+    return word if _PLAIN.fullmatch(word) else f'"{_escaped(word)}"'
 
 
 def _escaped(text: str) -> str:
