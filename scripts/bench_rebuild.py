@@ -33,8 +33,6 @@ from proxy.app import App
 from proxy.caller import Caller
 from proxy.config import load
 
-sys.setswitchinterval(0.001)  # as where it serves
-
 CHANGED = bench_search.CHANGED
 LIMIT_MS = 50.0
 """A call may be blocked for so long by a change."""

@@ -3,7 +3,6 @@
 import argparse
 import logging
 import os
-import sys
 from functools import partial
 
 import anyio
@@ -17,15 +16,10 @@ from proxy.memory import keep_at_hand
 
 log = logging.getLogger(__name__)
 
-_SWITCH = 0.001
-"""Seconds after which a worker thread, making an index, lets the event loop go on. Python's own 5 ms are paid several
-times in a call: while a list of 9,000 tools changed, 60 of 3,000 calls took longer than that, instead of 5."""
-
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the client is gone, or a signal; raises ConfigError."""
     keep_at_hand()
-    sys.setswitchinterval(_SWITCH)
     config = settings(options)
     token = read_token("--token-file", options.token_file) if options.token_file else os.environ.get(OWN_TOKEN) or None
     set_up_logging(logging.INFO, config, verbose=options.verbose, own=[token or ""])
