@@ -23,7 +23,7 @@ from proxy.wire import INTERNAL_ERROR
 log = logging.getLogger(__name__)
 
 METHOD_NOT_FOUND = -32601
-END_GRACE = 1.0
+REASON_GRACE = 1.0
 """Seconds in which the reason for an end that is seen already is waited for."""
 MOST_PROGRESS = 1_000
 """Messages of one request that wait for its client; beyond, the oldest go, since each says more than those before."""
@@ -144,7 +144,7 @@ class Peer:
                 link.send(message, headers)
             except OSError as error:
                 if isinstance(error, BrokenPipeError):  # the connection has ended, and why will be known in a moment
-                    with anyio.move_on_after(END_GRACE):
+                    with anyio.move_on_after(REASON_GRACE):
                         await self.closed.wait()
                 raise UpstreamFailure(
                     self.server, self.reason or f"could not send: {error}", may_have_run=False
