@@ -6,6 +6,7 @@ The same for `tool_call`, for an eager tool, for a hidden tool called by its nam
 neither framing nor protocol era. Until a guard is configured there is no gate, and `ask`, `bound` and `audit` are not.
 """
 
+import asyncio
 import json
 import logging
 import time
@@ -18,7 +19,7 @@ from proxy.caller import Caller
 from proxy.catalog import Catalog, NotFound
 from proxy.config import ServerConfig, ToolSearchConfig, Validate
 from proxy.errors import LIMITED, Refused, RpcError, UpstreamFailure, outcome_of
-from proxy.guard import Gate
+from proxy.guard import Ended, Gate
 from proxy.search import unknown_name
 from proxy.tool import Tool
 
@@ -59,6 +60,7 @@ class Dispatcher:
         self._bridge = bridge
         self._advice = bridge if bridge.enabled != "off" else None
         self._validators = Validators()
+        self._ended: list[Ended] = []
 
     async def call(self, view: Catalog, request: Request, meta: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Call the tool that the request's name means in `view`, with the first of its candidates that fits.
@@ -96,12 +98,27 @@ class Dispatcher:
                 raise
             return error_result(text)
         finally:
-            what = repr(request.name) if outcome == LIMITED else f"unknown tool {request.name!r}"
-            real = f"{tool.server}/{tool.name}" if tool is not None else what
             seconds = time.perf_counter() - started
-            log.info("call %s by %s: %s, %.0f ms", real, caller.client, outcome, seconds * 1e3)
-            if gate is not None:
-                gate.record(request.name, tool, arguments, caller, result, outcome, seconds, tries.count)
+            self._note(Ended(request.name, tool, arguments, caller, result, outcome, seconds, tries.count))
+
+    def _note(self, ended: Ended) -> None:
+        """Have the call written down in the next turn of the event loop, once its answer is on its way."""
+        if not self._ended:
+            asyncio.get_running_loop().call_soon(self.write_down)
+        self._ended.append(ended)
+
+    def write_down(self) -> None:
+        """Write the lines of the calls that have ended, to the log and to the audit."""
+        ended, self._ended = self._ended, []
+        for call in ended:
+            tool = call.tool
+            if tool is not None:
+                real = f"{tool.server}/{tool.name}"
+            else:
+                real = repr(call.name) if call.outcome == LIMITED else f"unknown tool {call.name!r}"
+            log.info("call %s by %s: %s, %.0f ms", real, call.caller.client, call.outcome, call.seconds * 1e3)
+        if self._gate is not None:
+            self._gate.record(ended)
 
     async def _send(
         self, tool: Tool, arguments: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller, tries: "_Tries"

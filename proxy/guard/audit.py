@@ -12,10 +12,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from proxy.caller import Caller
 from proxy.config import AuditConfig, others_may
 from proxy.masking import mask
+from proxy.tool import Tool
 from proxy.wire import encode
 
 log = logging.getLogger(__name__)
@@ -25,6 +27,23 @@ LOOK_EVERY = 1.0
 STALE = 10.0
 """Seconds after which whoever was rotating has died."""
 _CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
+
+
+class Ended(NamedTuple):
+    """A call that is over."""
+
+    name: str
+    """Of the tool, as the caller wrote it."""
+    tool: Tool | None
+    """None where there is none of that name, for this caller."""
+    arguments: Mapping[str, Any] | None
+    """Those that were sent; None where it did not come to that."""
+    caller: Caller
+    result: Mapping[str, Any] | None
+    outcome: str
+    seconds: float
+    tries: int
+    """How often it was sent."""
 
 
 class Audit:
@@ -43,16 +62,13 @@ class Audit:
         self._second, self._written = -1, ""
         """The second of the last line, and how it is written."""
 
-    def write(self, entry: Mapping[str, Any]) -> None:
-        """Append one line; its time comes first."""
-        fields = {"time": self._now(), **entry}
+    def write(self, *entries: Mapping[str, Any]) -> None:
+        """Append their lines, all in one write; the time comes first in each."""
+        now = self._now()
+        lines = b"".join(self._line({"time": now, **entry}) for entry in entries)
         try:
-            line = self._line(fields)
-        except RecursionError:  # a call is written down whatever it was called with
-            line = self._line({**fields, "arguments": "nested too deeply"})
-        try:
-            os.write(self._open(), line)
-            self._size += len(line)
+            os.write(self._open(), lines)
+            self._size += len(lines)
             self._failed = False
         except OSError as error:
             self.close()
@@ -69,10 +85,14 @@ class Audit:
         return f"{self._written}.{int(now % 1 * 1000):03}+00:00"
 
     def _line(self, fields: Mapping[str, Any]) -> bytes:
-        line = encode(fields) + b"\n"
-        # Secrets are known in their spelling in JSON too; only where one stands is the entry gone through.
-        if any(secret in line for secret in self._wanted):
-            line = encode(cast(dict[str, Any], _masked(fields, self._secrets))) + b"\n"
+        try:
+            line = encode(fields) + b"\n"
+            # Secrets are known in their spelling in JSON too; only where one stands is the entry gone through.
+            for secret in self._wanted:
+                if secret in line:
+                    return encode(cast(dict[str, Any], _masked(fields, self._secrets))) + b"\n"
+        except RecursionError:  # a call is written down whatever it was called with
+            return self._line({**fields, "arguments": "nested too deeply"})
         return line
 
     def close(self) -> None:

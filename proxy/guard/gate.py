@@ -1,14 +1,14 @@
 """Gate: what `dispatch` asks at the stages of a call. There is one only where something is configured."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from proxy.caller import Caller, Scope
 from proxy.config import GuardConfig, Settings
 from proxy.errors import ConfigError, Refused, UpstreamFailure
 from proxy.guard.approval import Approvals, Permit, Subject
-from proxy.guard.audit import Audit
+from proxy.guard.audit import Audit, Ended
 from proxy.guard.base import Base
 from proxy.guard.lock import Lock, read_lock
 from proxy.guard.policy import Policy, decided, idempotent
@@ -130,20 +130,13 @@ class Gate:
         result = self._approvals.carried(permit, tool.public_name, arguments, result)
         return result if self._spill is None else self._spill.bounded(tool, result, _owner(permit.caller))
 
-    def record(
-        self,
-        name: str,
-        tool: Tool | None,
-        arguments: Mapping[str, Any] | None,
-        caller: Caller,
-        result: Mapping[str, Any] | None,
-        outcome: str,
-        seconds: float,
-        tries: int,
-    ) -> None:
-        """Write the call's line. `arguments` are those that were sent, None where it did not come to that."""
-        if self.audit is None:
-            return
+    def record(self, calls: Iterable[Ended]) -> None:
+        """Write a line for each of these calls."""
+        if self.audit is not None:
+            self.audit.write(*map(self._entry, calls))
+
+    def _entry(self, call: Ended) -> dict[str, Any]:
+        name, tool, arguments, caller, result, outcome, seconds, tries = call
         entry: dict[str, Any] = {
             **_who(caller),
             "kind": "tool",
@@ -157,9 +150,9 @@ class Gate:
         }
         if tries > 1:
             entry["tries"] = tries
-        if self.audit.config.arguments and arguments is not None:
+        if arguments is not None and self.config.audit is not None and self.config.audit.arguments:
             entry["arguments"] = arguments
-        self.audit.write(entry)
+        return entry
 
     # The same for resources, prompts and completions, which read by what they are. (`admit` is for all.)
 

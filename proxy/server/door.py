@@ -17,6 +17,7 @@ from pydantic_core import from_json
 
 from proxy.caller import Caller
 from proxy.server.client import Client, request_meta
+from proxy.step import start
 
 
 class Server(Protocol):
@@ -117,8 +118,9 @@ class StdioDoor:
             return False
         if not (call.modern if client.stateless else call.version is None):
             return False
-        task = asyncio.get_running_loop().create_task(self._answer(call, client.with_meta(call.meta)))
-        self._tasks[call.ident] = task
+        task = start(self._answer(call, client.with_meta(call.meta)))
+        if not task.done():
+            self._tasks[call.ident] = task
         return True
 
     async def _answer(self, call: Call, client: Client) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 import anyio
 
 from proxy.errors import RpcError, UpstreamFailure
+from proxy.step import settle
 from proxy.text import one_line, shorten
 from proxy.upstream.backlog import Backlog
 from proxy.wire import INTERNAL_ERROR
@@ -293,7 +294,7 @@ class Peer:
                 # The waiter may be gone; asyncio would log "exception was never retrieved".
                 pending.outcome.exception()
             else:
-                pending.outcome.set_result(outcome)
+                settle(pending.outcome, outcome)
             if pending.progress is not None:
                 pending.progress.news.set()
 
