@@ -293,6 +293,7 @@ class App:
         """Answer one `tools/call`, be it of the bridge, of an eager tool or of a hidden one by its name."""
         search, access = self.settings.tool_search, caller.access or self._access
         view = self.view(access.scope)
+        catalog = view.catalog
         through = name == search.call_name or self._reads_only(name)
         if through or caller.access is None:
             reads_only = through and name != search.call_name
@@ -305,12 +306,13 @@ class App:
                 return await self._found(request.name, request.candidates[0] if through else arguments, view, caller)
         except Refused as refusal:
             return error_result(str(refusal))
-        if not view.catalog.complete:
+        if not catalog.complete:
             try:
                 await self._wait_for(request.name, view)
             except UpstreamFailure as failure:
                 return error_result(f"Tool {request.name!r}: {failed(failure)}")
-        return await self.dispatcher.call(view.catalog, request, meta, caller)
+            catalog = view.catalog
+        return await self.dispatcher.call(catalog, request, meta, caller)
 
     async def forward(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller

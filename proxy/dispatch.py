@@ -82,7 +82,7 @@ class Dispatcher:
             tool = self._resolve(view, request.name, caller)
             fitting = choose(request, tool, self._validators, self._mode(tool), self._advice)
             if gate is not None:
-                permit = await gate.ask(tool, fitting, caller)
+                permit = gate.free(tool, caller) or await gate.ask(tool, fitting, caller)
                 if permit.question is not None:
                     outcome = "asked"
                     return permit.question
@@ -142,7 +142,8 @@ class Dispatcher:
         except NotFound as miss:
             raise Refused(unknown_name(view, miss, self._bridge.search_name)) from None
         # Checked again here, so that no way of building a view can ever let a denied tool through.
-        denied = any(fnmatchcase(tool.name, glob) for glob in self._servers[tool.server].deny)
+        globs = self._servers[tool.server].deny
+        denied = globs and any(fnmatchcase(tool.name, glob) for glob in globs)
         if denied or (self._gate is not None and self._gate.denies(tool, caller)):
             # Nothing of the view is told: it shows what it should not.
             raise Refused(unknown_name(Catalog(), NotFound(name), self._bridge.search_name))

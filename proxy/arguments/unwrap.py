@@ -7,8 +7,7 @@ arguments flat beside its name; `calls` with one entry; tool_call inside tool_ca
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 from proxy.arguments.shapes import kind
 from proxy.config import ToolSearchConfig
@@ -25,8 +24,7 @@ _SEPARATORS = ("__", ".", "/", ":")
 _SHOWN_KEYS = 8
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """A call before its arguments are settled."""
 
     name: str
@@ -58,7 +56,19 @@ def unwrap(sent: Any, names: ToolSearchConfig) -> Request:
     Raises:
         Refused: no tool can be told, or its arguments cannot be read; the text differs by cause.
     """
-    return _Unwrapper(names).request(sent, depth=0)
+    plain = _plain(sent, names.call_name)
+    return plain if plain is not None else _Unwrapper(names).request(sent, depth=0)
+
+
+def _plain(sent: Any, call_name: str) -> Request | None:
+    """The request of parameters that are just as they are asked for; None for every other form."""
+    if isinstance(sent, dict) and len(cast(Arguments, sent)) == 2:
+        name: Any = sent.get("name")
+        given: Any = sent.get("arguments")
+        if isinstance(name, str) and isinstance(given, dict) and _ARGUMENT_KEYS.isdisjoint(cast(Arguments, given)):
+            if name and name == name.strip() and name != call_name and not name.startswith("mcp_"):
+                return Request(name, (given,))
+    return None
 
 
 class _Unwrapper:

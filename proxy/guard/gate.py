@@ -99,8 +99,8 @@ class Gate:
         """Whether the caller may not see `tool`, checked again so that no view can let one through."""
         return tool.server != SERVER and self.scopes.denies(tool, _scope(caller))
 
-    async def ask(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller) -> Permit:
-        """Whether the call may be sent; raises Refused."""
+    def free(self, tool: Tool, caller: Caller) -> Permit | None:
+        """The permit of a call that may be sent unasked; None where a person has to be asked. Raises Refused."""
         if tool.server == SERVER:
             return Permit(caller)
         if caller.reads_only and (risk := self.policy.risk(tool)) != "read":
@@ -109,9 +109,10 @@ class Gate:
                 f"{tool.public_name} was not called: it is of the class {risk}, and this tool runs only what reads. "
                 f'Use {call}({{"name": "{tool.public_name}", "arguments": {{...}}}}).'
             )
-        profiles = self.scopes.profiles(_scope(caller))
-        if self.policy.decision(tool, profiles) != "ask":
-            return Permit(caller)
+        return Permit(caller) if self.scopes.decision(tool, _scope(caller)) != "ask" else None
+
+    async def ask(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller) -> Permit:
+        """What the person says of a call; raises Refused."""
         risk = self.policy.risk(tool)
         return await self._approvals.ask(Subject.of(tool, risk, arguments), risk, arguments, caller)
 

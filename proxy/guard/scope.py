@@ -7,7 +7,7 @@ does not hold it.
 
 from proxy.caller import Scope
 from proxy.catalog import Catalog, Server
-from proxy.config import Profile, Settings, Toolset
+from proxy.config import Decision, Profile, Settings, Toolset
 from proxy.guard.globs import any_name, any_of_server, any_tool
 from proxy.guard.policy import PerTool, Policy, decided
 from proxy.guard.spill import reading_server
@@ -25,6 +25,7 @@ class Scopes:
         self._profiles, self._policy = settings.profiles, policy
         self._bounded = frozenset(s.key for s in settings.servers if s.max_result_chars)
         self._denied: dict[Scope, PerTool[bool]] = {}
+        self._decided: dict[Scope, PerTool[Decision]] = {}
         self._of_scope: dict[Scope, tuple[Profile, ...]] = {}
 
     # Which profiles.
@@ -69,6 +70,14 @@ class Scopes:
     def may_hold(self, key: str, scope: Scope) -> bool:
         """Whether anything of a server can be in the scope, whatever the server turns out to have."""
         return _possible(key, self.profiles(scope))
+
+    def decision(self, tool: Tool, scope: Scope) -> Decision:
+        """What becomes of a call of `tool` by a caller of the scope."""
+        decided = self._decided.get(scope)
+        if decided is None:
+            profiles = self.profiles(scope)
+            decided = self._decided[scope] = PerTool(lambda tool: self._policy.decision(tool, profiles))
+        return decided(tool)
 
     def denies(self, tool: Tool, scope: Scope) -> bool:
         """Whether the scope does not hold `tool`, asked of the tool itself and not of any view."""

@@ -23,9 +23,9 @@ from proxy.step import start
 class Server(Protocol):
     """Where a call goes."""
 
-    async def call(
+    def call(
         self, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller, *, modern: bool
-    ) -> dict[str, Any]:
+    ) -> Awaitable[dict[str, Any]]:
         """The result for the wire; raises MCPError."""
         ...
 

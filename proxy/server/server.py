@@ -140,6 +140,8 @@ class ProxyServer:
         """The result in the envelope of the client's era; every failure as the error that the client gets."""
         try:
             result = await answer
+            if method == "tools/call":
+                result = adapt(result, modern=modern)
         except RpcError as error:
             raise MCPError(error.code, error.message, error.data) from None
         except UpstreamFailure as failure:
@@ -205,19 +207,17 @@ class ProxyServer:
     async def _call(self, context: Context) -> dict[str, Any]:
         _text(context, "name")
         params = context.params or {}
-        return await self._adapted(params, request_meta(params), self._caller(context), modern=is_modern(context))
+        return await self._house.call(
+            params["name"], params.get("arguments"), request_meta(params), self._caller(context)
+        )
 
-    async def call(
+    def call(
         self, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller, *, modern: bool
-    ) -> dict[str, Any]:
+    ) -> Awaitable[dict[str, Any]]:
         """Answer a `tools/call` that came through a door; raises MCPError."""
-        return await self._answered(self._adapted(params, meta, caller, modern=modern), "tools/call", modern=modern)
-
-    async def _adapted(
-        self, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller, *, modern: bool
-    ) -> dict[str, Any]:
-        result = await self._house.call(params["name"], params.get("arguments"), meta, caller)
-        return adapt(result, modern=modern)
+        # No coroutine itself: it would be one more that every call is resumed through.
+        called = self._house.call(params["name"], params.get("arguments"), meta, caller)
+        return self._answered(called, "tools/call", modern=modern)
 
     # Resources and prompts.
 

@@ -4,6 +4,7 @@ What may have run is never sent twice. A request that provably did not run is se
 when there is another session by then (the first was lost, or forgotten), or when it was rejected for its headers.
 """
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import Any, cast
@@ -63,12 +64,17 @@ class Calls:
             self._breaker.check(connected=self._connection.session is not None)
         config = self._connection.config
         began = time.monotonic()
+        if self._slots is not None:
+            await self._slots.acquire()
+        # What the server asks meanwhile is asked of this caller's client.
+        noted = self._connection.questions.begin(caller.origin)
         try:
-            if self._slots is None:
-                result = await self._noted(method, params, caller)
-            else:
-                async with self._slots:
-                    result = await self._noted(method, params, caller)
+            result = await self._twice_if_unsent(method, params, caller)
+            if result.get("resultType") == "input_required":
+                result = await self._with_answers(result, method, params, caller)
+        except asyncio.CancelledError:
+            noted.drop()
+            raise
         except UpstreamFailure as failure:
             lost = failure.session if isinstance(failure, _Lost) else None
             # A server that refuses at once needs no breaker, and a call that asks is what finds it up again.
@@ -81,16 +87,12 @@ class Calls:
             raise
         finally:
             self._connection.used()
+            if self._slots is not None:
+                self._slots.release()
+            if (telling := noted.end()) is not None:
+                await asyncio.wait({telling})  # the answer comes after what was said before it
         self._breaker.answered()
         return result
-
-    async def _noted(self, method: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        """Send the request; what the server asks meanwhile is asked of this caller's client."""
-        async with self._connection.questions.call_of(caller.origin):
-            result = await self._twice_if_unsent(method, params, caller)
-            if result.get("resultType") == "input_required":
-                result = await self._with_answers(result, method, params, caller)
-            return result
 
     async def _with_answers(
         self, result: dict[str, Any], method: str, params: Mapping[str, Any], caller: Caller
@@ -109,7 +111,7 @@ class Calls:
         return result
 
     async def _twice_if_unsent(self, method: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        session = await self._connection.verified()
+        session = self._connection.trusted or await self._connection.verified()
         try:
             return await self._send(session, method, params, caller)
         except UpstreamFailure as failure:

@@ -337,6 +337,11 @@ class Connection:
         """The session, if it is usable now."""
         return self._session if self._usable() else None
 
+    @property
+    def trusted(self) -> Session | None:
+        """The session, if it is usable now and there is nothing to be verified."""
+        return self._session if not self._suspect and self._usable() else None
+
     async def send_log_level(self, session: Session) -> None:
         """Pass on which log messages clients want, where the server can be told."""
         if self.log_level is not None and not session.modern and "logging" in session.capabilities:

@@ -9,7 +9,7 @@ where the client does not read, the oldest are dropped.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any
 
 import anyio
 
@@ -70,9 +70,11 @@ class Questions:
         self._asked = 0
         self._dropped = False
 
-    def call_of(self, origin: Origin | None) -> "InFlight":
-        """A call of that client is in flight within the `async with` block."""
-        return InFlight(origin, self._in_flight, self._too_much)
+    def begin(self, origin: Origin | None) -> "InFlight":
+        """A call of that client is in flight, until its `end`."""
+        call = InFlight(origin, self._in_flight, self._too_much)
+        self._in_flight[id(call)] = call
+        return call
 
     @property
     def busy(self) -> bool:
@@ -155,35 +157,36 @@ class InFlight:
     def __init__(self, origin: Origin | None, calls: dict[int, "InFlight"], too_much: Callable[[], None]) -> None:
         """`too_much` is called when log messages are dropped."""
         self.origin, self._calls, self._too_much = origin, calls, too_much
-        self._unsaid = Backlog(MOST_SAID)
+        self._unsaid: Backlog | None = None
         self._task: asyncio.Task[None] | None = None
 
     def say(self, params: Mapping[str, Any]) -> None:
         """Send the client a log message, after those before it."""
+        if self._unsaid is None:
+            self._unsaid = Backlog(MOST_SAID)
         if not self._unsaid.put(params):
             self._too_much()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._say())
 
     async def _say(self) -> None:
-        assert self.origin is not None
+        assert self.origin is not None and self._unsaid is not None
         while self._unsaid:
             try:
                 await self.origin.say("notifications/message", self._unsaid.take())
             except Exception as error:  # the client is gone: its call will learn that
                 log.debug("a log message reached nobody: %s", error)
 
-    async def __aenter__(self) -> Self:
-        self._calls[id(self)] = self
-        return self
-
-    async def __aexit__(self, kind: object, *_: object) -> None:
+    def end(self) -> "asyncio.Task[None] | None":
+        """The call is over; the task that still tells what was said in it."""
         del self._calls[id(self)]
+        return self._task
+
+    def drop(self) -> None:
+        """Nobody wants to hear more of it."""
         if self._task is not None:
-            if kind is asyncio.CancelledError:
-                self._task.cancel()
-            else:
-                await asyncio.wait({self._task})  # the answer comes after what was said before it
+            self._task.cancel()
+            self._task = None
 
 
 def _wanted(level: object, origin: Origin) -> bool:
