@@ -17,7 +17,7 @@ def start(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
     loop = asyncio.get_running_loop()
     ready = _ready(loop)
     before = len(ready)
-    task = loop.create_task(work)
+    task = asyncio.Task(work, loop=loop)  # what `create_task` makes, without its 5 us
     _go_on(ready, before)
     return task
 

@@ -16,7 +16,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 
 from proxy.caller import Caller
-from proxy.server.client import Client, request_meta
+from proxy.server.client import Client
 from proxy.step import start
 
 
@@ -28,6 +28,10 @@ class Server(Protocol):
     ) -> Awaitable[dict[str, Any]]:
         """The result for the wire; raises MCPError."""
         ...
+
+
+_IDS = (int, str)
+_NO_META: Mapping[str, Any] = {}
 
 
 class Call(NamedTuple):
@@ -61,15 +65,14 @@ def frame(data: bytes) -> dict[str, Any] | None:
 
 def tool_call(message: Mapping[str, Any]) -> Call | None:
     """The plain `tools/call` that a frame is, or None."""
-    ident, params = message.get("id"), message.get("params")
-    if message.get("method") != "tools/call" or message.get("jsonrpc") != "2.0" or not isinstance(params, dict):
+    ident: Any = message.get("id")
+    params: Any = message.get("params")
+    if message.get("method") != "tools/call" or message.get("jsonrpc") != "2.0" or type(ident) not in _IDS:
         return None
-    fields = cast(dict[str, Any], params)
-    if not isinstance(ident, int | str) or isinstance(ident, bool) or not isinstance(fields.get("name"), str):
+    if not isinstance(params, dict) or not isinstance(params.get("name"), str):  # pyright: ignore[reportUnknownMemberType]
         return None
-    if "_meta" in fields and not isinstance(fields["_meta"], dict):
-        return None
-    return Call(ident, fields, request_meta(fields))
+    meta: Any = params.get("_meta", _NO_META)  # pyright: ignore[reportUnknownMemberType]
+    return Call(ident, cast(dict[str, Any], params), meta) if isinstance(meta, dict) else None
 
 
 async def answer(server: Server, call: Call, client: Client, name: str | None, *, modern: bool) -> dict[str, Any]:
@@ -116,9 +119,11 @@ class StdioDoor:
         call = tool_call(message) if message is not None else None
         if call is None or call.ident in self._tasks:
             return False
-        if not (call.modern if client.stateless else call.version is None):
-            return False
-        task = start(self._answer(call, client.with_meta(call.meta)))
+        if client.stateless or call.meta:
+            if not (call.modern if client.stateless else call.version is None):
+                return False
+            client = client.with_meta(call.meta)
+        task = start(self._answer(call, client))
         if not task.done():
             self._tasks[call.ident] = task
         return True

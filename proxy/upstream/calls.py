@@ -6,7 +6,7 @@ when there is another session by then (the first was lost, or forgotten), or whe
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, cast
 
 import anyio
@@ -113,18 +113,23 @@ class Calls:
     async def _twice_if_unsent(self, method: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         session = self._connection.trusted or await self._connection.verified()
         try:
-            return await self._send(session, method, params, caller)
+            return await self._sent(session, method, params, caller)
         except UpstreamFailure as failure:
             if failure.may_have_run or await self._connection.verified() is session:
-                raise
+                raise _lost(failure, session) from None
         except RpcError as error:
             if error.code != HEADER_MISMATCH:
                 raise
             await self._connection.lists.read(session)  # rejected before it ran: the tool's schema has changed
         session = await self._connection.verified()
-        return await self._send(session, method, params, caller)
+        try:
+            return await self._sent(session, method, params, caller)
+        except UpstreamFailure as failure:
+            raise _lost(failure, session) from None
 
-    async def _send(self, session: Session, method: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    def _sent(
+        self, session: Session, method: str, params: Mapping[str, Any], caller: Caller
+    ) -> Awaitable[dict[str, Any]]:
         capabilities: dict[str, Any] = {}
         origin = caller.origin
         if session.modern:
@@ -133,18 +138,18 @@ class Calls:
                 capabilities = self._connection.questions.allowed(origin.capabilities)
                 if origin.log_level is not None:
                     params["_meta"] = {**params.get("_meta", {}), LOG_LEVEL_META_KEY: origin.log_level}
-        try:
-            return await session.request(
-                method,
-                params,
-                timeout=self._connection.config.timeout,
-                on_progress=caller.on_progress,
-                capabilities=capabilities,
-            )
-        except UpstreamFailure as failure:
-            if session.peer.closed.is_set():
-                raise _Lost(failure, session) from None
-            raise
+        return session.request(
+            method,
+            params,
+            timeout=self._connection.config.timeout,
+            on_progress=caller.on_progress,
+            capabilities=capabilities,
+        )
+
+
+def _lost(failure: UpstreamFailure, session: Session) -> UpstreamFailure:
+    """The failure, with the session where that has ended."""
+    return _Lost(failure, session) if session.peer.closed.is_set() else failure
 
 
 async def _asked(result: Mapping[str, Any], origin: Origin) -> dict[str, Any]:

@@ -269,7 +269,7 @@ class Peer:
             ident = int(ident)  # servers that turn ids into strings
         elif isinstance(ident, float) and ident.is_integer():
             ident = int(ident)  # or, without integers of their own, into floats
-        return self._pending.get(ident) if isinstance(ident, int) and not isinstance(ident, bool) else None
+        return self._pending.get(ident) if type(ident) is int else None
 
     def _error(self, error: object) -> Exception:
         if isinstance(error, dict):
