@@ -1,5 +1,6 @@
 """The stages of a guarded call with a server that does what the test says: questions within an approval, repeats."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -55,7 +56,7 @@ def anyio_backend() -> str:
 
 
 def guarded(server: Server, file: Path, **keys: Any) -> Callable[..., Awaitable[dict[str, Any]]]:
-    """Calls of the tool `save`, which has to be approved unless the server may be retried."""
+    """Calls of the tool `save`, which has to be approved unless the server may be retried; each is written down."""
     config = ServerConfig("s", "stdio", **keys)
     policy: dict[Any, Any] = {} if keys.get("retry") else {"write": "ask"}
     settings = Settings(
@@ -69,7 +70,9 @@ def guarded(server: Server, file: Path, **keys: Any) -> Callable[..., Awaitable[
 
     async def call(word: str = "now", **answers: Any) -> dict[str, Any]:
         caller = Caller("client", origin=Asker(), answers=answers, access=Access(("p",)))
-        return await dispatcher.call(catalog, direct("s__save", {"word": word}), {}, caller)
+        answer = await dispatcher.call(catalog, direct("s__save", {"word": word}), {}, caller)
+        await asyncio.sleep(0)
+        return answer
 
     return call
 
@@ -118,6 +121,13 @@ async def test_each_repeat_is_counted_in_the_audit(tmp_path: Path) -> None:
     assert outcomes(tmp_path / "audit.jsonl") == [
         ("ok", 3), ("ok", None), ("failed: connection lost", 3), ("failed: down", None),
     ]  # fmt: skip
+
+
+async def test_calls_that_end_together_are_all_written_down(tmp_path: Path) -> None:
+    server = Server(DONE, UpstreamFailure("s", "down", may_have_run=False), DONE)
+    call = guarded(server, tmp_path / "audit.jsonl", retry=True)
+    await asyncio.gather(call("1"), call("2"), call("3"))
+    assert [outcome for outcome, _ in outcomes(tmp_path / "audit.jsonl")] == ["ok", "failed: down", "ok"]
 
 
 async def test_without_the_persons_word_nothing_is_repeated(tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ LAYERS = [
     {"listing", "search", "arguments", "guard", "eager"},
     {"catalog", "signature", "offers"},
     {"tool", "text", "config", "tokens", "masking"},
-    {"errors", "hosts", "caller", "wire", "memory"},
+    {"errors", "hosts", "caller", "wire", "memory", "step"},
 ]
 """The rooms of the house from the top down. A room imports from itself, from its own layer and from those below."""
 
 NARROWER = {
-    "upstream": {"catalog", "offers", "tool", "config", "text", "masking", "caller", "errors", "wire"},
+    "upstream": {"catalog", "offers", "tool", "config", "text", "masking", "caller", "errors", "wire", "step"},
     "demo": {"config"},
     "hosts": {"errors"},
 }

@@ -62,13 +62,12 @@ def depth(value: Any, limit: int = DEEPEST + 1) -> int:
     level: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
     while level and found < limit:
         found += 1
-        below: list[Any] = []
-        for node in level:
-            for child in node.values() if isinstance(node, dict) else node:  # pyright: ignore
-                if isinstance(child, _CONTAINERS):
-                    below.append(child)
-        level = below
+        level = [c for node in level for c in _children(node) if isinstance(c, _CONTAINERS)]
     return found
+
+
+def _children(node: Any) -> Iterable[Any]:
+    return cast(dict[str, Any], node).values() if isinstance(node, dict) else cast(list[Any], node)
 
 
 def _subtrees(root: Any) -> Iterator[Mapping[str, Any]]:

@@ -62,13 +62,14 @@ def unwrap(sent: Any, names: ToolSearchConfig) -> Request:
 
 def _plain(sent: Any, call_name: str) -> Request | None:
     """The request of parameters that are just as they are asked for; None for every other form."""
-    if isinstance(sent, dict) and len(cast(Arguments, sent)) == 2:
-        name: Any = sent.get("name")
-        given: Any = sent.get("arguments")
-        if isinstance(name, str) and isinstance(given, dict) and _ARGUMENT_KEYS.isdisjoint(cast(Arguments, given)):
-            if name and name == name.strip() and name != call_name and not name.startswith("mcp_"):
-                return Request(name, (given,))
-    return None
+    body: Arguments = cast(Arguments, sent) if isinstance(sent, dict) else {}
+    name, given = body.get("name"), body.get("arguments")
+    if len(body) != 2 or not isinstance(name, str) or not isinstance(given, dict):
+        return None
+    if not name or name != name.strip() or name == call_name or name.startswith("mcp_"):
+        return None
+    arguments = cast(Arguments, given)
+    return Request(name, (arguments,)) if _ARGUMENT_KEYS.isdisjoint(arguments) else None
 
 
 class _Unwrapper:

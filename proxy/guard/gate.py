@@ -146,7 +146,7 @@ class Gate:
             "risk": self.policy.risk(tool) if tool is not None else None,
             "outcome": outcome[:_OUTCOME],
             "ms": round(seconds * 1e3, 1),
-            "sent": 0 if arguments is None else len(encode(arguments)),
+            "sent": 0 if arguments is None else _length(arguments),
             "received": 0 if result is None else _size(result.get("content"), result.get("structuredContent")),
         }
         if tries > 1:
@@ -218,6 +218,14 @@ def _owner(caller: Caller) -> object:
     """Who may read a kept result: the same token and scope, and over a connection of its own, the same connection."""
     key = caller.origin.key if caller.origin is not None else None
     return (caller.access, caller.client, id(key) if key is not None else None)
+
+
+def _length(arguments: Mapping[str, Any]) -> int:
+    """Bytes of the arguments as JSON; 0 where they are nested too deeply, and so were not sent."""
+    try:
+        return len(encode(arguments))
+    except RecursionError:
+        return 0
 
 
 _COUNTED = ("text", "data", "blob")

@@ -66,13 +66,14 @@ def frame(data: bytes) -> dict[str, Any] | None:
 def tool_call(message: Mapping[str, Any]) -> Call | None:
     """The plain `tools/call` that a frame is, or None."""
     ident: Any = message.get("id")
-    params: Any = message.get("params")
+    params = message.get("params")
     if message.get("method") != "tools/call" or message.get("jsonrpc") != "2.0" or type(ident) not in _IDS:
         return None
-    if not isinstance(params, dict) or not isinstance(params.get("name"), str):  # pyright: ignore[reportUnknownMemberType]
+    if not isinstance(params, dict):
         return None
-    meta: Any = params.get("_meta", _NO_META)  # pyright: ignore[reportUnknownMemberType]
-    return Call(ident, cast(dict[str, Any], params), meta) if isinstance(meta, dict) else None
+    fields = cast(dict[str, Any], params)
+    meta = fields.get("_meta", _NO_META)
+    return Call(ident, fields, meta) if isinstance(fields.get("name"), str) and isinstance(meta, dict) else None
 
 
 async def answer(server: Server, call: Call, client: Client, name: str | None, *, modern: bool) -> dict[str, Any]:

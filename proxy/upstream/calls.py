@@ -4,7 +4,6 @@ What may have run is never sent twice. A request that provably did not run is se
 when there is another session by then (the first was lost, or forgotten), or when it was rejected for its headers.
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Mapping
 from typing import Any, cast
@@ -66,15 +65,12 @@ class Calls:
         began = time.monotonic()
         if self._slots is not None:
             await self._slots.acquire()
-        # What the server asks meanwhile is asked of this caller's client.
-        noted = self._connection.questions.begin(caller.origin)
         try:
-            result = await self._twice_if_unsent(method, params, caller)
-            if result.get("resultType") == "input_required":
-                result = await self._with_answers(result, method, params, caller)
-        except asyncio.CancelledError:
-            noted.drop()
-            raise
+            # What the server asks meanwhile is asked of this caller's client.
+            async with self._connection.questions.call_of(caller.origin):
+                result = await self._twice_if_unsent(method, params, caller)
+                if result.get("resultType") == "input_required":
+                    result = await self._with_answers(result, method, params, caller)
         except UpstreamFailure as failure:
             lost = failure.session if isinstance(failure, _Lost) else None
             # A server that refuses at once needs no breaker, and a call that asks is what finds it up again.
@@ -89,8 +85,6 @@ class Calls:
             self._connection.used()
             if self._slots is not None:
                 self._slots.release()
-            if (telling := noted.end()) is not None:
-                await asyncio.wait({telling})  # the answer comes after what was said before it
         self._breaker.answered()
         return result
 

@@ -9,7 +9,7 @@ where the client does not read, the oldest are dropped.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import anyio
 
@@ -70,11 +70,9 @@ class Questions:
         self._asked = 0
         self._dropped = False
 
-    def begin(self, origin: Origin | None) -> "InFlight":
-        """A call of that client is in flight, until its `end`."""
-        call = InFlight(origin, self._in_flight, self._too_much)
-        self._in_flight[id(call)] = call
-        return call
+    def call_of(self, origin: Origin | None) -> "InFlight":
+        """A call of that client is in flight within the `async with` block."""
+        return InFlight(origin, self._in_flight, self._too_much)
 
     @property
     def busy(self) -> bool:
@@ -170,23 +168,24 @@ class InFlight:
             self._task = asyncio.get_running_loop().create_task(self._say())
 
     async def _say(self) -> None:
-        assert self.origin is not None and self._unsaid is not None
+        assert self.origin is not None
         while self._unsaid:
             try:
                 await self.origin.say("notifications/message", self._unsaid.take())
             except Exception as error:  # the client is gone: its call will learn that
                 log.debug("a log message reached nobody: %s", error)
 
-    def end(self) -> "asyncio.Task[None] | None":
-        """The call is over; the task that still tells what was said in it."""
-        del self._calls[id(self)]
-        return self._task
+    async def __aenter__(self) -> Self:
+        self._calls[id(self)] = self
+        return self
 
-    def drop(self) -> None:
-        """Nobody wants to hear more of it."""
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        del self._calls[id(self)]
         if self._task is not None:
-            self._task.cancel()
-            self._task = None
+            if kind is asyncio.CancelledError:
+                self._task.cancel()
+            else:
+                await asyncio.wait({self._task})  # the answer comes after what was said before it
 
 
 def _wanted(level: object, origin: Origin) -> bool:
