@@ -155,7 +155,10 @@ class Connection:
             self._set("stopped", "the proxy is stopping")
 
     async def _until_wanted(self) -> None:
-        """A server seen before need not start before the client has been answered, a lazy one before a call."""
+        """A server seen before need not start before the client has been answered, a lazy one before a call.
+
+        But for a few servers, which the fleet wakes at once.
+        """
         if self.lists.waited:
             lazy = self.config.start == "lazy" and self.lists.found is not None
             with anyio.move_on_after(math.inf if lazy else START_DELAY):

@@ -1,6 +1,7 @@
 """Fleet: all upstreams together, and what they offer."""
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
@@ -91,6 +92,10 @@ class Fleet:
 
     async def run(self) -> None:
         """Supervise all connections until cancelled; then all are closed in parallel."""
+        starting = [c for c in self.connections.values() if c.config.start != "lazy"]
+        if len(starting) < (os.cpu_count() or 1):  # so few delay nobody's first list
+            for connection in starting:
+                connection.wake()
         try:
             async with anyio.create_task_group() as tasks:
                 self._private.tasks = tasks
