@@ -244,7 +244,7 @@ class _Link:
 
     def _judged(self, response: httpx2.Response, content: bytes, ident: int | str) -> dict[str, Any]:
         """A whole JSON-RPC answer, whatever the content type and mostly whatever the status; raises _Unanswered."""
-        frame = parsed(content)
+        frame = parsed(content, self._peer)
         if not _is_answer(frame):
             raise self._bad(response, excerpt(response, content))
         if not response.is_success:
@@ -269,7 +269,7 @@ class _Link:
         """Feed the peer from a stream until it ends; True once the answer to `ident` was in it."""
         try:
             async for text in place.note(events(response)):
-                frame = parsed(text.encode("utf-8", "replace"))
+                frame = parsed(text.encode("utf-8", "replace"), self._peer)
                 if ident is not None and frame is None:
                     raise _Unanswered(f"unparseable answer: {shorten(one_line(text[:400]), 160)}", may_have_run=True)
                 if ident is not None and _is_answer(frame):

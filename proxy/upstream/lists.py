@@ -9,6 +9,7 @@ import logging
 import math
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -19,8 +20,10 @@ from proxy.config import ServerConfig
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.upstream.discovery import Found, discover, listen
 from proxy.upstream.failure import describe
+from proxy.upstream.recall import Recall
 from proxy.upstream.session import Session
 from proxy.upstream.snapshot import Entry, Snapshot
+from proxy.wire import decode
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +53,8 @@ class Lists:
         self.part = _part(config, self._kept)
         """The server's part of the catalog."""
         self._taking = anyio.Lock()
+        self._session: Session | None = None
+        """The one that was read last."""
         self.modern: bool | None = self._kept.modern if self._kept is not None else None
         """The era it spoke the last time."""
         self.waited = self._kept is not None or snapshot.waited(config)
@@ -72,17 +77,27 @@ class Lists:
 
     async def read(self, session: Session) -> None:
         """Read all lists; raises what a request raises, where the tools cannot be read."""
-        config = self._config
-        found, warnings = await discover(session, resources=config.resources, prompts=config.prompts)
+        config, kept = self._config, self._kept
+        recall = Recall() if kept is None else Recall(kept.answer, kept.found.tools)
+        first, self._session = session is not self._session, session
+        session.peer.decode = recall.decode
+        try:
+            found, warnings = await discover(session, resources=config.resources, prompts=config.prompts)
+        finally:
+            session.peer.decode = decode
         for warning in warnings:
             if warning not in self.warnings:
                 log.warning("server %r: %s", config.key, warning)
         self.warnings = warnings
-        entry = Entry(found, session.info, session.modern, session.instructions)
+        answer = recall.answer(found.tools) if first else None
+        entry = Entry(found, session.info, session.modern, session.instructions, answer)
         async with self._taking:  # two readers finish in their order
-            if entry == self._kept:
+            if self._kept is None or entry != self._kept:
+                await self._take(entry)
+            elif answer is None or answer == self._kept.answer:
                 return
-            await self._take(entry)
+            else:  # the same tools, in other bytes
+                self._kept = entry = replace(self._kept, answer=answer)
         await anyio.to_thread.run_sync(self._snapshot.save, config, entry, abandon_on_cancel=True)
 
     async def _take(self, entry: Entry) -> None:

@@ -19,7 +19,7 @@ from proxy.errors import RpcError, UpstreamFailure
 from proxy.step import settle
 from proxy.text import one_line, shorten
 from proxy.upstream.backlog import Backlog
-from proxy.wire import INTERNAL_ERROR
+from proxy.wire import INTERNAL_ERROR, decode
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +72,8 @@ class Peer:
     on_notification: Callable[[str, Mapping[str, Any]], None]
     on_request: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]] | None = None
     """Answers a request of the server with a result, or raises RpcError; None declines all but `ping`."""
+    decode: Callable[[bytes], Any] = decode
+    """Makes a value of an inbound message, for the transport; raises ValueError or RecursionError."""
     closed: anyio.Event = field(default_factory=anyio.Event)
     reason: str = ""
     """Why the connection ended."""

@@ -122,7 +122,7 @@ async def _read_events(stream: AsyncIterator[httpx2.ServerSentEvent], peer: Peer
     try:
         async for event in stream:
             if event.event == "message" and event.data:
-                message = parsed(event.data.encode("utf-8", "replace"))
+                message = parsed(event.data.encode("utf-8", "replace"), peer)
                 if not peer.receive(message):
                     log.warning(
                         "server %r: an event that is not MCP: %s", peer.server, shorten(one_line(event.data[:400]), 200)

@@ -26,7 +26,7 @@ from proxy.text import one_line, shorten
 from proxy.upstream.failure import ConnectError
 from proxy.upstream.peer import Peer
 from proxy.upstream.reaper import Reaper
-from proxy.wire import Lines, decode, encode_request, read_modestly
+from proxy.wire import Lines, encode_request, read_modestly
 
 log = logging.getLogger(__name__)
 
@@ -192,7 +192,7 @@ class _Process(asyncio.SubprocessProtocol):
         if not line.strip():
             return
         try:
-            message = decode(line)
+            message = self.peer.decode(line)
         except (ValueError, RecursionError):
             message = embedded(line)
             if message is None and b'"jsonrpc"' in line[:4096] and self._fail_id(line, "unparseable answer"):

@@ -9,7 +9,7 @@ import httpx2
 
 from proxy.config import ServerConfig
 from proxy.text import one_line, shorten
-from proxy.wire import decode
+from proxy.upstream.peer import Peer
 
 MAX_ANSWER = 256 * 1024 * 1024
 """Bytes of one answer or event, unpacked; httpx2's own limit of an event is 1 MiB, and a list of 3,300 tools has 4."""
@@ -98,10 +98,10 @@ def content_type(response: httpx2.Response) -> str:
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def parsed(content: bytes) -> object:
-    """The JSON value that a body holds, read leniently; None where it holds none."""
+def parsed(content: bytes, peer: Peer) -> object:
+    """The JSON value that a body from `peer` holds, read leniently; None where it holds none."""
     try:
-        return decode(content)
+        return peer.decode(content)
     except (ValueError, RecursionError):
         return None
 
