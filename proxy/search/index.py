@@ -110,10 +110,13 @@ class Index:
             for tool in self.tools
         }
         self._spans = _spans(catalog)
-        self._names: dict[str, list[int]] = {}
+        self._names: dict[str, tuple[int, ...]] = {}
         for number, tool in enumerate(self.tools):
-            for name in {tool.name.casefold(), tool.public_name.casefold()}:
-                self._names.setdefault(name, []).append(number)
+            for name in dict.fromkeys((tool.name, tool.public_name)):
+                folded = name.casefold()
+                key = name if folded == name else folded  # the string that is there already takes no memory
+                if number not in (numbers := self._names.get(key, ())):
+                    self._names[key] = (*numbers, number)
 
         size = len(self.tools)
         ids: dict[str, int] = {}
