@@ -73,11 +73,11 @@ class Scopes:
 
     def decision(self, tool: Tool, scope: Scope) -> Decision:
         """What becomes of a call of `tool` by a caller of the scope."""
-        decided = self._decided.get(scope)
-        if decided is None:
+        known = self._decided.get(scope)
+        if known is None:
             profiles = self.profiles(scope)
-            decided = self._decided[scope] = PerTool(lambda tool: self._policy.decision(tool, profiles))
-        return decided(tool)
+            known = self._decided[scope] = PerTool(lambda tool: self._policy.decision(tool, profiles))
+        return known(tool)
 
     def denies(self, tool: Tool, scope: Scope) -> bool:
         """Whether the scope does not hold `tool`, asked of the tool itself and not of any view."""
