@@ -20,6 +20,7 @@ from proxy.memory import settle
 from proxy.search import Index
 from proxy.search.fields import ToolWords
 from proxy.tool import Tool
+from proxy.upstream.peer import Peer
 from tests.guarded_house import write
 
 TOOLS = 300
@@ -42,6 +43,7 @@ class Changing:
     def __init__(self) -> None:
         self.modern, self.info, self.instructions, self.ttl = False, dict[str, Any](), None, 0.0
         self.capabilities: dict[str, Any] = {"tools": {}}
+        self.peer = Peer("s", lambda *_: None)
         self.reads = 0
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None, **_: Any) -> dict[str, Any]:
