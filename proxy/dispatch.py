@@ -71,7 +71,7 @@ class Dispatcher:
             RpcError: the upstream's own error, for a direct call.
         """
         started = time.perf_counter()
-        gate, permit, tries = self._gate, None, _Tries()
+        gate, permit, tries = self._gate, None, 0
         tool: Tool | None = None
         arguments: Mapping[str, Any] | None = None
         result: dict[str, Any] | None = None
@@ -88,7 +88,16 @@ class Dispatcher:
                     return permit.question
                 caller = permit.caller
             arguments = fitting
-            result = await self._send(tool, arguments, meta, caller, tries)
+            result = gate.answers(tool, arguments, caller) if gate is not None else None
+            while result is None:
+                tries += 1
+                try:
+                    result = await self._upstreams.call_tool(tool, arguments, meta, caller)
+                except UpstreamFailure as failure:
+                    # What may have run is sent again only where the person and the tool allow it.
+                    if gate is None or not gate.repeats(tool, failure, tries):
+                        raise
+                    log.info("call %s/%s is sent again: %s", tool.server, tool.name, failure.reason)
             if result.get("isError") is True:
                 outcome = "isError"
             return result if gate is None or permit is None else gate.bound(tool, arguments, result, permit)
@@ -99,7 +108,7 @@ class Dispatcher:
             return error_result(text)
         finally:
             seconds = time.perf_counter() - started
-            self._note(Ended(request.name, tool, arguments, caller, result, outcome, seconds, tries.count))
+            self._note(Ended(request.name, tool, arguments, caller, result, outcome, seconds, tries))
 
     def _note(self, ended: Ended) -> None:
         """Have the call written down in the next turn of the event loop, once its answer is on its way."""
@@ -120,22 +129,6 @@ class Dispatcher:
         if self._gate is not None:
             self._gate.record(ended)
 
-    async def _send(
-        self, tool: Tool, arguments: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller, tries: "_Tries"
-    ) -> dict[str, Any]:
-        """The result of the tool; what may have run is sent again only where the person and the tool allow it."""
-        gate = self._gate
-        if gate is not None and (own := gate.answers(tool, arguments, caller)) is not None:
-            return own
-        while True:
-            tries.count += 1
-            try:
-                return await self._upstreams.call_tool(tool, arguments, meta, caller)
-            except UpstreamFailure as failure:
-                if gate is None or not gate.repeats(tool, failure, tries.count):
-                    raise
-                log.info("call %s/%s is sent again: %s", tool.server, tool.name, failure.reason)
-
     def _resolve(self, view: Catalog, name: str, caller: Caller) -> Tool:
         try:
             tool = view.resolve(name)
@@ -151,12 +144,6 @@ class Dispatcher:
 
     def _mode(self, tool: Tool) -> Validate:
         return self._servers[tool.server].validate or ("off" if tool.eager else "strict")
-
-
-class _Tries:
-    """How often a call was sent, also where sending it failed."""
-
-    count = 0
 
 
 def error_result(text: str) -> dict[str, Any]:

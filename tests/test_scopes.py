@@ -173,9 +173,11 @@ def test_what_a_configuration_hides_might_as_well_not_exist(
     if not {n for _, n in denied} & {n for have in bare.values() for n in have}:
         assert told_of_names(config, view, denied) == told_of_names(config, seen(bare, scope), denied)
     for tool in sent.tools:
-        withheld = config.guard.lock == "strict" and not lock.approves(tool)
+        off = lock.difference(tool.server, sent.servers[tool.server].tools, "")
+        approved = tool.name not in (*off.new, *off.changed)
+        withheld = config.guard.lock == "strict" and not approved
         # (The second look, `denies`, agrees with the first: risks are of the tool as the lock marks it.)
-        marked = replace(tool, locked=locks and lock.approves(tool))
+        marked = replace(tool, locked=locks and approved)
         assert ((tool.server, tool.name) in kept) == (not withheld and not scopes.denies(marked, scope))
     alone = [{(t.server, t.name) for t in seen(tools, (name,)).tools} for name in scope]
     assert kept == set.intersection(*alone), "several profiles leave what each of them leaves"

@@ -69,11 +69,6 @@ class Lock:
     exists: bool = True
     """False where there is no file: nothing is approved then."""
 
-    def approves(self, tool: Tool) -> bool:
-        """Whether exactly this definition was approved."""
-        server = self.servers.get(tool.server)
-        return server is not None and server.tools.get(tool.name) == tool_hash(tool.raw)
-
     def approves_about(self, server: str, about: str) -> bool:
         """Whether what a server says about itself is what was approved; saying nothing needs no approval."""
         known = self.servers.get(server)
