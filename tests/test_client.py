@@ -1,5 +1,6 @@
 """The client of a request: whoever asks it something, it is asked only what it can answer."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from mcp.shared.dispatcher import CallOptions
 
 from proxy.errors import RpcError
-from proxy.server import Client
+from proxy.server import Client, StdioDoor
 
 ELICIT = "elicitation/create"
 
@@ -45,3 +46,30 @@ async def test_a_client_is_asked_what_it_has_declared() -> None:
 async def test_a_client_that_cannot_answer_is_not_asked(asked: Client, why: str) -> None:
     with pytest.raises(RpcError, match=why):
         await asked.ask(ELICIT, {})
+
+
+def test_an_id_is_free_again_once_its_call_was_answered_on_the_spot() -> None:
+    """What needs not wait is answered where its line was read; its id must not look as if it were in use for ever."""
+    sent: list[dict[str, Any]] = []
+
+    class Server:
+        async def call(self, params: Mapping[str, Any], *_: Any, **__: Any) -> dict[str, Any]:
+            return {"content": [], "of": params["name"]}
+
+    async def send(frame: dict[str, Any]) -> None:
+        sent.append(frame)
+
+    async def main() -> None:
+        door = StdioDoor(Server(), send)
+        door.open(client(), "x")
+        line = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tool_search"}}'
+        taken: list[bool] = []
+        for _ in range(3):
+            asyncio.get_running_loop().call_soon(lambda: taken.append(door.take(line)))
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert taken == [True] * 3
+        await door.close()
+
+    asyncio.run(main())
+    assert [frame["id"] for frame in sent] == [7, 7, 7]

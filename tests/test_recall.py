@@ -17,10 +17,12 @@ from proxy.upstream.recall import LONG, Recall
 from proxy.upstream.session import Session
 from proxy.upstream.snapshot import Snapshot
 from proxy.upstream.web import parsed
+from proxy.wire import decode
 
 Json = dict[str, Any]
 TEXT = "x" * LONG
 TOOLS: list[Json] = [{"name": "short"}, {"name": "long", "description": TEXT}]
+MODERN = "2026-07-28"
 CONFIG = ServerConfig("s", "stdio", launch_hash="a" * 64)
 
 
@@ -33,14 +35,13 @@ def anyio_backend() -> str:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The long messages that were parsed."""
     seen: list[bytes] = []
-    plain = module.decode
 
-    def decode(data: bytes) -> Any:
+    def read_too(data: bytes) -> Any:
         if len(data) >= LONG:
             seen.append(data)
-        return plain(data)
+        return decode(data)
 
-    monkeypatch.setattr(module, "decode", decode)
+    monkeypatch.setattr(module, "decode", read_too)
     return seen
 
 
@@ -82,6 +83,17 @@ async def test_what_comes_as_it_came_is_not_parsed_again_and_is_the_same(tmp_pat
         again = await start(tmp_path, TOOLS, ttlMs=5, _meta={"v": 1.0})
         assert again.found == first.found and again.part.hash == first.part.hash
     assert len(read) == 1, "the second and third start have recalled it"
+
+
+async def test_what_stood_beside_the_tools_is_recalled_too_and_nothing_is_kept_of_later_answers(
+    tmp_path: Path, read: list[bytes]
+) -> None:
+    for _ in range(2):
+        lists, session = Lists(CONFIG, Snapshot(tmp_path), lambda: None), Session(Server(TOOLS, ttlMs=5), MODERN)  # type: ignore[arg-type]
+        await lists.read(session)
+        assert session.ttl == 0.005
+        assert session.peer.decode is decode, "each long answer of its life would be held"
+    assert len(read) == 1
 
 
 @pytest.mark.parametrize(
