@@ -25,6 +25,8 @@ from proxy.tool import Tool
 
 log = logging.getLogger(__name__)
 
+TOGETHER = 64
+"""Calls that are written down in one go at most, as a process that is killed loses those that are not."""
 CLIENT_CODES = frozenset({-32042, -32021})
 """Errors that ask something of the client itself (URL elicitation, a missing capability): unchanged either way."""
 
@@ -108,13 +110,15 @@ class Dispatcher:
             return error_result(text)
         finally:
             seconds = time.perf_counter() - started
-            self._note(Ended(request.name, tool, arguments, caller, result, outcome, seconds, tries))
+            self._note(Ended(time.time(), request.name, tool, arguments, caller, result, outcome, seconds, tries))
 
     def _note(self, ended: Ended) -> None:
         """Have the call written down in the next turn of the event loop, once its answer is on its way."""
         if not self._ended:
             asyncio.get_running_loop().call_soon(self.write_down)
         self._ended.append(ended)
+        if len(self._ended) >= TOGETHER:  # many that need not wait (searches) are answered in one turn
+            self.write_down()
 
     def write_down(self) -> None:
         """Write the lines of the calls that have ended, to the log and to the audit."""

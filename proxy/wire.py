@@ -85,6 +85,14 @@ def encode_request(message: Mapping[str, Any]) -> bytes:
         raise OSError("it is nested too deeply") from None
 
 
+def lasting(value: object) -> bool:
+    """Whether `decode` gives back what `encode` writes: not where there are numbers that JSON does not know."""
+    try:
+        return to_json(value) == to_json(value, inf_nan_mode="null")
+    except ValueError:
+        return False
+
+
 def writable(value: object, room: int = 0) -> bool:
     """Whether the SDK can write it, with `room` levels around it: it ends at 255, where `encode` goes on."""
     for _ in range(room):

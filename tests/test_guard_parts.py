@@ -1,6 +1,8 @@
 """The parts of the guard by themselves: risk, the lock's file, the audit's, kept results, the keyring, tokens."""
 
+import errno
 import json
+import os
 import sys
 import types
 from pathlib import Path
@@ -112,6 +114,42 @@ def test_an_audit_that_cannot_be_written_costs_a_warning(tmp_path: Path, caplog:
     audit.write({"n": 1})
     audit.write({"n": 2})
     assert len([r for r in caplog.records if "audit" in r.getMessage()]) == 1
+
+
+def test_a_disk_that_takes_half_of_the_lines_is_told_and_spoils_no_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of 100 lines 38 were gone and the next was glued to half a line, with no word of it."""
+    room = [1_000]
+    plain = os.write
+
+    def write(fd: int, data: bytes) -> int:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        taken = plain(fd, data[: room[0]])
+        room[0] -= taken
+        return taken
+
+    config = AuditConfig(tmp_path / "audit.jsonl")
+    audit = Audit(config, [])
+    monkeypatch.setattr(os, "write", write)
+    audit.write(*({"n": n} for n in range(100)))
+    assert len([r for r in caplog.records if "No space left" in r.getMessage()]) == 1
+    room[0] = 10_000
+    audit.write({"n": 100}, {"n": 101})
+    numbers = [entry["n"] for entry in read_entries(config)]
+    assert numbers[-2:] == [100, 101] and numbers[:-2] == list(range(len(numbers) - 2)) and len(numbers) > 10
+    audit.close()
+
+
+def test_a_line_has_the_time_of_its_own(tmp_path: Path) -> None:
+    config = AuditConfig(tmp_path / "audit.jsonl")
+    audit = Audit(config, [])
+    audit.write({"time": 1_000_000_000.25, "n": 1}, {"time": 1_000_000_001.5, "n": 2}, {"time": 1_000_000_000.75})
+    seen = [next(iter(entry.items())) for entry in read_entries(config)]
+    assert [value[17:] for _, value in seen] == ["40.250+00:00", "41.500+00:00", "40.750+00:00"]
+    assert {key for key, _ in seen} == {"time"}, "it comes first"
+    audit.close()
 
 
 def long_result(text: str) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """A long list that comes as it came at the last start is recalled, and any other byte makes it another list."""
 
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from proxy.app import App
 from proxy.config.settings import ServerConfig, Settings
+from proxy.guard.lock import tool_hash
 from proxy.upstream import recall as module
 from proxy.upstream.lists import Lists
 from proxy.upstream.recall import LONG, Recall
@@ -147,6 +149,63 @@ async def test_other_bytes_for_the_same_list_are_known_from_then_on(tmp_path: Pa
         assert len(read) == 1
         await start(tmp_path, known)
         assert len(read) == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["1e999", "NaN", "-Infinity", "-0.0", "1.0", "1", "true", "1e16", "5e-324", "1" * 30, '"\\ud800"', '"\\u0000"'],
+)
+async def test_what_json_cannot_write_is_the_same_at_each_start(tmp_path: Path, value: str) -> None:
+    """The lock's hashes are of what came: infinity is null in a file, and the tool would be another one."""
+    listed: list[Json] = [{"name": "t", "inputSchema": {"default": 0}}, *TOOLS]
+    given = json.loads(value)
+    hashes: set[str] = set()
+    for _ in range(3):
+        lists = await start(tmp_path, [{**listed[0], "inputSchema": {"default": given}}, *TOOLS])
+        assert lists.found is not None
+        hashes.add(tool_hash(lists.found.tools[0]))
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, True), (True, 1), (1, 1.0), (0, False)])
+@pytest.mark.parametrize("text", [TEXT, ""], ids=["long", "short"])
+async def test_a_change_that_python_calls_equal_is_one(tmp_path: Path, old: Any, new: Any, text: str) -> None:
+    """`destructiveHint: 1` says nothing, and `true` a lot."""
+
+    def tools(value: Any) -> list[Json]:
+        return [{"name": "t", "description": text, "annotations": {"destructiveHint": value}}]
+
+    await start(tmp_path, tools(old))
+    for _ in range(2):
+        lists = await start(tmp_path, tools(new))
+        assert lists.found is not None
+        assert [repr(t["annotations"]) for t in lists.found.tools] == [repr({"destructiveHint": new})]
+        assert repr(lists.part.tools[0].annotations["destructiveHint"]) == repr(new)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda kept: kept["tools"].pop(),
+        lambda kept: kept["tools"].reverse(),
+        lambda kept: kept["answer"].pop("seal"),
+        lambda kept: kept["answer"].update(digest=5),
+        lambda kept: kept["answer"].update(frame=[]),
+        lambda kept: kept["answer"]["frame"].update(id=99),
+        lambda kept: kept["answer"]["frame"].update(method="x"),
+        lambda kept: kept["answer"]["frame"].update(result=None),
+        lambda kept: kept["answer"]["frame"]["result"].update(nextCursor="0"),
+    ],
+    ids=["cut", "order", "no seal", "digest", "frame", "id", "method", "result", "cursor"],
+)
+async def test_a_damaged_snapshot_heals(tmp_path: Path, damage: Callable[[Json], object]) -> None:
+    await start(tmp_path, TOOLS)
+    file = tmp_path / next(name for name in os.listdir(tmp_path) if name.endswith(".json"))
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    damage(kept)
+    file.write_text(json.dumps(kept), encoding="utf-8")
+    lists = await start(tmp_path, TOOLS)
+    assert lists.found is not None and lists.found.tools == TOOLS
 
 
 def test_what_is_no_answer_passes_through() -> None:

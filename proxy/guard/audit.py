@@ -32,6 +32,8 @@ _CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
 class Ended(NamedTuple):
     """A call that is over."""
 
+    at: float
+    """`time.time()` of its end."""
     name: str
     """Of the tool, as the caller wrote it."""
     tool: Tool | None
@@ -58,17 +60,16 @@ class Audit:
         self._looked = 0.0
         self._size = 0
         """Of the file: as it was looked up, and what this process has written since."""
-        self._failed = False
+        self._failed = self._torn = False
+        """Whether the last write failed, and whether it left half a line."""
         self._second, self._written = -1, ""
         """The second of the last line, and how it is written."""
 
     def write(self, *entries: Mapping[str, Any]) -> None:
-        """Append their lines, all in one write; the time comes first in each."""
-        now = self._now()
-        lines = b"".join(self._line({"time": now, **entry}) for entry in entries)
+        """Append their lines, all in one write; the time comes first in each: its own (`time.time()`), else now's."""
+        lines = b"".join(map(self._line, map(self._stamped, entries)))
         try:
-            os.write(self._open(), lines)
-            self._size += len(lines)
+            self._append(self._open(), b"\n" + lines if self._torn else lines)
             self._failed = False
         except OSError as error:
             self.close()
@@ -76,13 +77,21 @@ class Audit:
                 log.warning("the audit %s cannot be written: %s", self.config.file, error.strerror or error)
             self._failed = True
 
-    def _now(self) -> str:
-        """The time as ISO 8601 with milliseconds."""
-        now = time.time()
-        if int(now) != self._second:
-            self._second = int(now)
+    def _append(self, fd: int, data: bytes) -> None:
+        """Write all of it; a disk that takes only the half of it says why when it is asked for the rest."""
+        while data:
+            written = os.write(fd, data)
+            self._size += written
+            self._torn = not data[:written].endswith(b"\n")
+            data = data[written:]
+
+    def _stamped(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """The entry with its time as ISO 8601 with milliseconds."""
+        at = entry["time"] if "time" in entry else time.time()
+        if int(at) != self._second:
+            self._second = int(at)
             self._written = datetime.fromtimestamp(self._second, UTC).isoformat().removesuffix("+00:00")
-        return f"{self._written}.{int(now % 1 * 1000):03}+00:00"
+        return {"time": "", **entry} | {"time": f"{self._written}.{int(at % 1 * 1000):03}+00:00"}
 
     def _line(self, fields: Mapping[str, Any]) -> bytes:
         try:

@@ -137,8 +137,9 @@ class Gate:
             self.audit.write(*map(self._entry, calls))
 
     def _entry(self, call: Ended) -> dict[str, Any]:
-        name, tool, arguments, caller, result, outcome, seconds, tries = call
+        at, name, tool, arguments, caller, result, outcome, seconds, tries = call
         entry: dict[str, Any] = {
+            "time": at,
             **_who(caller),
             "kind": "tool",
             "server": tool.server if tool is not None else None,
@@ -220,10 +221,10 @@ def _owner(caller: Caller) -> object:
     return (caller.access, caller.client, id(key) if key is not None else None)
 
 
-def _length(arguments: Mapping[str, Any]) -> int:
-    """Bytes of the arguments as JSON; 0 where they are nested too deeply, and so were not sent."""
+def _length(value: Mapping[str, Any]) -> int:
+    """Bytes of an object as JSON; 0 where it is nested too deeply to be written, and so was not sent."""
     try:
-        return len(encode(arguments))
+        return len(encode(value))
     except RecursionError:
         return 0
 
@@ -252,4 +253,7 @@ def _size(content: object, structured: object) -> int:
             for key in _COUNTED:
                 if isinstance(value := fields.get(key), str):
                     size += len(value)
-    return size if size or structured is None else len(json.dumps(structured))
+    try:
+        return size if size or structured is None else len(json.dumps(structured))
+    except RecursionError:
+        return 0

@@ -214,7 +214,7 @@ class Connection:
                     self._attempts += 1
                     self._refused += self._session is None
                     self._set("starting" if self._lost.is_set() or self._idle else "failed", reason)
-                    peer.close("the connection could not be set up")
+                    peer.close("the proxy is stopping" if self._session else "the connection could not be set up")
         if budget.cancelled_caught:
             if self.config.mode == "auto":  # it may be the probe that stalls the server
                 self._era = "auto" if self._era == "legacy" else "legacy"

@@ -7,6 +7,7 @@ one when the time is over for which a server that tells of no changes says that 
 
 import logging
 import math
+import operator
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,7 +24,7 @@ from proxy.upstream.failure import describe
 from proxy.upstream.recall import Recall
 from proxy.upstream.session import Session
 from proxy.upstream.snapshot import Entry, Snapshot
-from proxy.wire import decode
+from proxy.wire import decode, encode
 
 log = logging.getLogger(__name__)
 
@@ -92,20 +93,20 @@ class Lists:
         answer = recall.answer(found.tools) if first else None
         entry = Entry(found, session.info, session.modern, session.instructions, answer)
         async with self._taking:  # two readers finish in their order
-            if self._kept is None or entry != self._kept:
-                await self._take(entry)
-            elif answer is None or answer == self._kept.answer:
+            before = self._kept
+            alike = before is not None and _alike(found, before.found)
+            if before is None or not alike or entry != before:
+                said = before is None or (entry.info, entry.instructions) != (before.info, before.instructions)
+                await self._take(entry, changed=said or not alike)
+            elif answer is None or answer == before.answer:
                 return
             else:  # the same tools, in other bytes
-                self._kept = entry = replace(self._kept, answer=answer)
+                self._kept = entry = replace(before, answer=answer)
         await anyio.to_thread.run_sync(self._snapshot.save, config, entry, abandon_on_cancel=True)
 
-    async def _take(self, entry: Entry) -> None:
-        """Take a list in; nothing of it shows before all of it does."""
-        kept, found = self._kept, entry.found
-        changed = kept is None or (entry.found, entry.info, entry.instructions) != (
-            kept.found, kept.info, kept.instructions,
-        )  # fmt: skip
+    async def _take(self, entry: Entry, *, changed: bool) -> None:
+        """Take a list in; nothing of it shows before all of it does. `changed`: whether anything of it can be seen."""
+        found = entry.found
         if changed and len(found.tools) >= LARGE:
             self.part = await anyio.to_thread.run_sync(_part, self._config, entry)
         elif changed:
@@ -211,6 +212,20 @@ class Lists:
             await session.request("resources/subscribe", {"uri": uri}, timeout=self._config.timeout)
         except (RpcError, UpstreamFailure) as error:
             log.warning("server %r: could not subscribe to %s again: %s", self._config.key, uri, describe(error))
+
+
+def _alike(one: Found, other: Found) -> bool:
+    """Whether two lists are the same in JSON too: to Python 1, 1.0 and true are one."""
+    if one != other:
+        return False
+    if all(map(operator.is_, one.tools, other.tools)):  # recalled: the very same
+        one, other = replace(one, tools=[]), replace(other, tools=[])
+    return _written(one) == _written(other)
+
+
+def _written(found: Found) -> bytes:
+    lists: dict[str, Any] = {"1": found.tools, "2": found.resources, "3": found.templates, "4": found.prompts}
+    return encode(lists)
 
 
 def _part(config: ServerConfig, entry: Entry | None) -> Server:

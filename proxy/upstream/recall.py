@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from proxy.wire import decode
+from proxy.wire import decode, encode, lasting
 
 LONG = 256 * 1024
 """Bytes of an answer from which on it is worth it."""
@@ -55,6 +55,30 @@ class Recall:
             if _same(fields.get("tools"), tools):
                 return Answer(digest, {**message, "result": {**fields, "tools": []}})
         return None
+
+
+def sealed(answer: Answer, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """What is written of an answer beside its tools; None where they would be read as something else."""
+    if not lasting([answer.frame, tools]):
+        return None
+    return {"digest": answer.digest, "frame": answer.frame, "seal": _seal(answer.frame, tools)}
+
+
+def unsealed(written: object, tools: Sequence[Mapping[str, Any]]) -> Answer | None:
+    """The answer, where it and the tools beside it are as they were written.
+
+    What was cut or altered in the file is read from the server again.
+    """
+    fields = cast(dict[str, Any], written) if isinstance(written, dict) else {}
+    digest, frame = fields.get("digest"), fields.get("frame")
+    if not isinstance(digest, str) or not isinstance(frame, dict):
+        return None
+    message = cast(dict[str, Any], frame)
+    return Answer(digest, message) if fields.get("seal") == _seal(message, tools) else None
+
+
+def _seal(frame: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> str:
+    return hashlib.sha256(encode({"frame": frame, "tools": tools})).hexdigest()
 
 
 def _same(sent: object, tools: Sequence[Mapping[str, Any]]) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from proxy.config import ServerConfig
 from proxy.upstream.discovery import Found
-from proxy.upstream.recall import Answer
+from proxy.upstream.recall import Answer, sealed, unsealed
 from proxy.wire import decode, encode
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Snapshot:
             cast(dict[str, Any], info),
             modern if isinstance(modern, bool) else None,
             said if isinstance(said, str) else None,
-            _answer(data.get("answer")),
+            unsealed(data.get("answer"), found.tools),
         )
 
     def save(self, config: ServerConfig, entry: Entry) -> None:
@@ -99,7 +99,7 @@ class Snapshot:
                 "resources": entry.found.resources,
                 "templates": entry.found.templates,
                 "prompts": entry.found.prompts,
-                "answer": {"digest": entry.answer.digest, "frame": entry.answer.frame} if entry.answer else None,
+                "answer": sealed(entry.answer, entry.found.tools) if entry.answer is not None else None,
             },
         )
 
@@ -191,16 +191,6 @@ class Snapshot:
             if temporary is not None:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
-
-
-def _answer(kept: object) -> Answer | None:
-    """How the tools came, as `save` has kept it."""
-    fields = cast(dict[str, Any], kept) if isinstance(kept, dict) else {}
-    digest, frame = fields.get("digest"), fields.get("frame")
-    if not isinstance(digest, str) or not isinstance(frame, dict):
-        return None
-    message = cast(dict[str, Any], frame)
-    return Answer(digest, message) if isinstance(message.get("result"), dict) else None
 
 
 def _entries(data: Mapping[str, Any], name: str, key: str) -> list[dict[str, Any]]:
