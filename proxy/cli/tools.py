@@ -54,10 +54,13 @@ async def _list(app: App, options: argparse.Namespace) -> int:
     servers = app.catalog.servers
     unavailable = app.fleet.unavailable()
     if options.server is not None and options.server not in servers:
-        sys.stderr.write(f"narrow-waist: no server {options.server!r}; there are: {', '.join(servers)}\n")
+        sys.stderr.write(f"narrow-waist: no server {options.server!r}; there are: {', '.join(servers) or 'none'}\n")
         return 1
     asked = [server for key, server in servers.items() if options.server in (None, key)]
-    if asked and not any(server.known for server in asked):
+    if not asked:
+        sys.stderr.write("narrow-waist: there is no server; narrow-waist check says what to do\n")
+        return 1
+    if not any(server.known for server in asked):
         for server in asked:
             sys.stderr.write(f"narrow-waist: {server.key}: {unavailable.get(server.key, 'its tools are not known')}\n")
         return 1

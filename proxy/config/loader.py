@@ -132,7 +132,8 @@ def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None
     }
     guard = GuardBlocks(blocks_of_guard, path, environ, servers, state_file("", environ, home))
     if not servers:
-        warnings.append(f"{path}: no servers are configured; add one below `servers:`")
+        step = "add one below `servers:`, or take over those of other programs with: narrow-waist import"
+        warnings.append(f"{path}: no servers are configured; {step}")
     if (warning := exposure(path, places)) is not None:
         warnings.append(warning)
     return Settings(
