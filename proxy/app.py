@@ -305,7 +305,7 @@ class App:
             if request.name in (search.search_name, search.describe_name):
                 return await self._found(request.name, request.candidates[0] if through else arguments, view, caller)
         except Refused as refusal:
-            return error_result(str(refusal))
+            return error_result(self.dispatcher.refusal(catalog, refusal, caller))
         if not catalog.complete:
             try:
                 await self._wait_for(request.name, view)

@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
-from proxy.arguments import Request, Validators, choose
+from proxy.arguments import Request, Validators, choose, taught
 from proxy.caller import Caller
 from proxy.catalog import Catalog, NotFound
 from proxy.config import ServerConfig, ToolSearchConfig, Validate
-from proxy.errors import LIMITED, Refused, RpcError, UpstreamFailure, outcome_of
+from proxy.errors import LIMITED, Refused, RpcError, Unreadable, UpstreamFailure, outcome_of
 from proxy.guard import Ended, Gate
 from proxy.search import unknown_name
 from proxy.tool import Tool
@@ -111,6 +111,19 @@ class Dispatcher:
         finally:
             seconds = time.perf_counter() - started
             self._note(Ended(time.time(), request.name, tool, arguments, caller, result, outcome, seconds, tries))
+
+    def refusal(self, view: Catalog, refused: Refused, caller: Caller) -> str:
+        """What the model reads of a refusal that was made before any tool was looked up.
+
+        Only of a tool that `view` holds is more told than was sent.
+        """
+        if not isinstance(refused, Unreadable):
+            return str(refused)
+        try:
+            tool = self._resolve(view, refused.name, caller)
+        except Refused:
+            return str(refused)
+        return taught(refused, tool, self._validators, self._advice)
 
     def _note(self, ended: Ended) -> None:
         """Have the call written down in the next turn of the event loop, once its answer is on its way."""

@@ -5,7 +5,8 @@
     ├── RpcError           an upstream's JSON-RPC error, exactly as it came (code, message, data)
     ├── NotOffered         there is no resource, prompt or reference of that name, for this caller
     ├── Refused            we will not make this call; the text teaches the model what to do instead
-    │   └── RateLimited    the callers of a profile have made too many; nothing was looked up
+    │   ├── RateLimited    the callers of a profile have made too many; nothing was looked up
+    │   └── Unreadable     the arguments are no object; whoever knows the tool can show what they should be
     └── UpstreamFailure    an upstream did not answer (down, timed out, crashed, malformed answer)
 
 `server.py` and `dispatch.py` turn all but the first two into what the client sees; nothing else catches them.
@@ -45,6 +46,16 @@ class Refused(NarrowWaistError):
 
 class RateLimited(Refused):
     """Raised when a profile's limit is reached: before any name is looked up, so that it tells of none."""
+
+
+class Unreadable(Refused):
+    """Raised when a call names its tool and its arguments cannot be read; what is wrong is told before any look-up."""
+
+    def __init__(self, name: str, reason: str, form: str) -> None:
+        """`name`: of the tool, as sent; `reason`: a sentence; `form`: how any tool is called, for who knows no more."""
+        super().__init__(f"{reason} {form}")
+        self.name = name
+        self.reason = reason
 
 
 class UpstreamFailure(NarrowWaistError):

@@ -125,9 +125,9 @@ class _Stdio(Client):
     def send(self, message: Message) -> None:
         self.reader.data_received(json.dumps(message).encode() + b"\n")
 
-    def ask(self, ident: int, name: str, arguments: Any) -> None:
+    def ask(self, ident: int, name: str, arguments: Any, **meta: Any) -> None:
         """Send a call through the bridge, and do not wait for its answer."""
-        params = {"name": "tool_call", "arguments": {"name": name, "arguments": arguments}}
+        params = {"name": "tool_call", "arguments": {"name": name, "arguments": arguments}, "_meta": meta}
         self.send({"jsonrpc": "2.0", "id": ident, "method": "tools/call", "params": params})
 
     async def next(self) -> Message:

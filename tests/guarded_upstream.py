@@ -5,8 +5,8 @@
 Keys of the file: `tools`, `resources`, `templates`, `prompts`, `instructions`, each as it is listed. A call answers
 `ran NAME` (or FOLDER/answers/NAME.json, the result), a read `read URI`, a prompt `got NAME`, a completion `completed`.
 FOLDER/ledger gets a line `method name` for each of these. The tool `change` puts FOLDER/next.json in the place of the
-file and says so; the tool `touch` says that the resource `uri` has changed (`times` times), and `flood` logs 0 to
-`times` - 1.
+file and says so; the tool `touch` says that the resource `uri` has changed (`times` times), `flood` logs 0 to
+`times` - 1, and `work` tells so much progress, each time with `pad` characters.
 
 To a client that declares `elicitation` it has the tools of the key `asking` too, and asks it something before it lists
 any; the ledger gets `answered result` or `answered error`.
@@ -60,7 +60,7 @@ def say(method: str, **params: Any) -> None:
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}) + "\n")
 
 
-def act(folder: Path, name: object, arguments: dict[str, Any]) -> None:
+def act(folder: Path, name: object, arguments: dict[str, Any], token: object) -> None:
     if name == "change":
         (folder / "next.json").replace(folder / "offers.json")
         for kind in ("tools", "resources", "prompts"):
@@ -71,6 +71,9 @@ def act(folder: Path, name: object, arguments: dict[str, Any]) -> None:
     elif name == "flood":
         for number in range(arguments["times"]):
             say("notifications/message", level="info", data=number)
+    elif name == "work":
+        for number in range(arguments["times"]):
+            say("notifications/progress", progressToken=token, progress=number, message="x" * arguments["pad"])
 
 
 def main() -> None:
@@ -96,7 +99,9 @@ def main() -> None:
                 sys.stdout.flush()
                 continue
         if message["method"] == "tools/call":
-            act(folder, message["params"].get("name"), message["params"].get("arguments") or {})
+            params = message["params"]
+            token = params.get("_meta", {}).get("progressToken")
+            act(folder, params.get("name"), params.get("arguments") or {}, token)
         result = answer(folder, offers, message["method"], message.get("params", {}))
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}) + "\n")
         sys.stdout.flush()

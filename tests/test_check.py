@@ -127,3 +127,31 @@ def test_what_shows_nothing_is_not_called_eager_and_no_lock_is_no_change(
     (docs / "offers.json").write_text(json.dumps({"tools": [*TOOLS, {**TOOLS[0], "name": "new"}]}), encoding="utf-8")
     main(["check", "--config", path])
     assert "docs: 1 new since the lock, withheld until approved: new" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no servers are configured; add one below `servers:`, or take over those of other programs with: narrow-"),
+        ("servers:\n", "no servers are configured; add one below `servers:`"),
+        ("servers: {s: {command: x, enabled: false}}\n", "no server is enabled"),
+    ],
+)
+def test_without_a_server_check_and_list_say_so_and_fail(
+    text: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "upstreams.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert main(["check", "--config", str(path)]) == 1
+    assert says in capsys.readouterr().out
+    assert main(["list", "--config", str(path)]) == 1
+    done = capsys.readouterr()
+    assert done.err == "narrow-waist: there is no server; narrow-waist check says what to do\n" and not done.out
+
+
+def test_check_of_a_profile_that_leaves_no_server_says_so_and_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = config(tmp_path, profiles={"nothing": {"enabled": []}})
+    assert main(["check", "--profile", "nothing", "--config", path]) == 1
+    assert capsys.readouterr().out == "no server is left by the profile\n"

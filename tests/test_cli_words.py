@@ -54,7 +54,7 @@ def test_a_list_without_some_servers_is_a_list(
     [
         (["docs__read"], 'narrow-waist call docs__read \'{"page": "..."}\''),
         (["docs__read"], "narrow-waist describe docs__read shows all"),
-        (["docs__read", "no json"], 'narrow-waist call docs__read \'{"parameter": "value"}\''),
+        (["docs__read", "no json"], 'narrow-waist call docs__read \'{"page": "..."}\''),
         (["docs__red"], "Or find it with narrow-waist search."),
     ],
 )

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from proxy.arguments import direct
+from proxy.arguments import direct, unwrap
 from proxy.caller import Caller
 from proxy.catalog import Catalog, make_server
 from proxy.config import ServerConfig, ToolSearchConfig
 from proxy.dispatch import Dispatcher
-from proxy.errors import RpcError, UpstreamFailure
+from proxy.errors import Refused, RpcError, UpstreamFailure
 from proxy.tool import Tool
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -84,3 +84,36 @@ async def test_arguments_that_do_not_fit_are_never_sent() -> None:
     dispatcher, catalog, upstream = house({"content": []})
     assert "n" in text(await dispatcher.call(catalog, direct("s__add", {"n": "x"}), {}, Caller(bridge=True)))
     assert upstream.calls == []
+
+
+NONSENSE = {"name": "s__add", "arguments": "nonsense"}
+
+
+def refusal(dispatcher: Dispatcher, view: Catalog) -> str:
+    with pytest.raises(Refused) as caught:
+        unwrap(NONSENSE, ToolSearchConfig())
+    return dispatcher.refusal(view, caught.value, Caller(bridge=True))
+
+
+def test_nonsense_for_arguments_is_answered_with_a_call_that_fits_the_tool() -> None:
+    dispatcher, catalog, _ = house({})
+    assert refusal(dispatcher, catalog) == (
+        "s__add was not called: arguments is not valid JSON (expecting value at position 1). "
+        'Call it again like tool_call({"name": "s__add", "arguments": {"n": 1}}).\n'
+        'tool_describe({"name": "s__add"}) shows all its parameters.'
+    )
+
+
+def test_nonsense_for_a_tool_that_the_caller_does_not_have_is_answered_as_for_none() -> None:
+    unknown = refusal(house({})[0], Catalog())
+    assert 'Send tool_call({"name": "s__add", "arguments": {"parameter": "value"}}).' in unknown
+    dispatcher, catalog, _ = house({}, deny=("add",))
+    assert refusal(dispatcher, catalog) == unknown
+
+
+def test_nonsense_for_a_tool_without_an_example_keeps_the_general_form() -> None:
+    dispatcher, _, _ = house({})
+    schema = {**SCHEMA, "properties": {"n": {"type": "string", "pattern": "^[a-f]{7}$"}}}
+    view = Catalog([make_server(ServerConfig("s", "stdio"), [{"name": "add", "inputSchema": schema}])])
+    said = refusal(dispatcher, view)
+    assert '"arguments": {"parameter": "value"}}).\ntool_describe({"name": "s__add"}) shows' in said

@@ -141,6 +141,7 @@ async def everything(client: Client) -> list[Message]:
     said += [await client.call("tool_describe", {"names": list(NAMES)})]
     for name in NAMES:
         said += [await client.through(name, {"page": "x"}), await client.call(name, {"page": "x"})]
+        said.append(await client.through(name, "nonsense"))
     said += [
         await client.through(NAMES[0], {"page": 1}),
         await client.through("tool_call", {"name": NAMES[0], "arguments": {}}),

@@ -182,6 +182,19 @@ async def test_an_answer_that_is_a_number_of_very_many_digits_is_malformed(peer:
         await answered(peer, {"id": 1, "result": 10**5_000})
 
 
+async def test_an_answer_does_not_wait_for_ever_for_a_client_that_reads_no_progress(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.upstream.peer.UNREAD", 0.0)
+
+    async def unread(_: Mapping[str, Any]) -> None:
+        await anyio.sleep_forever()
+
+    step = {"method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}
+    with anyio.fail_after(10):
+        await answered(peer, step, step, {"id": 1, "result": OK}, on_progress=unread)
+
+
 @pytest.mark.parametrize(("count", "text", "kept"), [(5_000, "", MOST_PROGRESS), (20, "x" * (ROOM // 4), 3)])
 async def test_progress_that_nobody_takes_in_is_bounded_and_the_newest_stays(
     count: int, text: str, kept: int, peer: Peer, caplog: pytest.LogCaptureFixture

@@ -5,8 +5,8 @@ its arguments, the literal one first. `choose` takes the first reading that fits
 altered: a reading moves or decodes whole values, and only where what was sent literally does not fit.
 """
 
-from proxy.arguments.choose import choose
+from proxy.arguments.choose import choose, taught
 from proxy.arguments.unwrap import Request, direct, unwrap
 from proxy.arguments.validation import Validators
 
-__all__ = ["Request", "Validators", "choose", "direct", "unwrap"]
+__all__ = ["Request", "Validators", "choose", "direct", "taught", "unwrap"]

@@ -9,7 +9,7 @@ from proxy.arguments.shapes import listing, mapping
 from proxy.arguments.unwrap import Arguments, Request, decode_container
 from proxy.arguments.validation import Path, Validator, Validators, value_at
 from proxy.config import ToolSearchConfig, Validate
-from proxy.errors import Refused
+from proxy.errors import Refused, Unreadable
 from proxy.tool import Tool
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,15 @@ def choose(
     raise Refused(refusal)
 
 
+def taught(refusal: Unreadable, tool: Tool, validators: Validators, names: ToolSearchConfig | None = None) -> str:
+    """The text of a refusal that was made without knowing the tool, with a call that is right for `tool`."""
+    validator = validators.get(tool)
+    if validator is None:
+        return str(refusal)
+    again, more = _right_call(tool, validator, names), _more(tool, names)
+    return "\n".join((f"{refusal.reason} {again}" if again else str(refusal), *more))
+
+
 def _readings(request: Request, validator: Validator) -> Iterator[Arguments]:
     """The candidates, then each with the JSON strings decoded that do not fit as strings."""
     yield from request.candidates
@@ -75,18 +84,24 @@ def _refusal(request: Request, tool: Tool, validator: Validator, names: ToolSear
     lines += [f"- {problem}" for problem in problems[:_SHOWN_PROBLEMS]]
     if len(problems) > _SHOWN_PROBLEMS:
         lines.append(f"- and {len(problems) - _SHOWN_PROBLEMS} more")
+    if again := _right_call(tool, validator, names):
+        lines.append(again)
+    return "\n".join((*lines, *_more(tool, names)))
+
+
+def _right_call(tool: Tool, validator: Validator, names: ToolSearchConfig | None) -> str:
+    """A call to copy; "" where none can be made up."""
     example = _example(validator.schema, 0)
     whole = json.dumps(example, ensure_ascii=False)
-    if validator.accepts(example) and len(whole) < 2000:
-        if names is None:
-            lines.append(f"Call it again with arguments such as {whole}.")
-        else:
-            lines.append(
-                f'Call it again like {names.call_name}({{"name": "{tool.public_name}", "arguments": {whole}}}).'
-            )
-    if names is not None:
-        lines.append(f'{names.describe_name}({{"name": "{tool.public_name}"}}) shows all its parameters.')
-    return "\n".join(lines)
+    if not validator.accepts(example) or len(whole) >= 2000:
+        return ""
+    if names is None:
+        return f"Call it again with arguments such as {whole}."
+    return f'Call it again like {names.call_name}({{"name": "{tool.public_name}", "arguments": {whole}}}).'
+
+
+def _more(tool: Tool, names: ToolSearchConfig | None) -> list[str]:
+    return [f'{names.describe_name}({{"name": "{tool.public_name}"}}) shows all its parameters.'] if names else []
 
 
 def _example(schema: Any, level: int) -> Any:

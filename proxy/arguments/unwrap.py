@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn, cast
 
 from proxy.arguments.shapes import kind
 from proxy.config import ToolSearchConfig
-from proxy.errors import Refused
+from proxy.errors import Refused, Unreadable
 
 Arguments = dict[str, Any]
 
@@ -40,11 +40,12 @@ def direct(name: str, sent: Any) -> Request:
     """The request of a tool that was called by its own name, without the bridge.
 
     Raises:
-        Refused: `sent` is not an object and cannot be read as one.
+        Unreadable: `sent` is not an object and cannot be read as one.
     """
     given = _decode(sent)
     if isinstance(given, str):
-        raise Refused(f"{name} was not called: {given}. Send its arguments as a JSON object, for example {{}}.")
+        form = "Send its arguments as a JSON object, for example {}."
+        raise Unreadable(name, f"{name} was not called: {given}.", form)
     return Request(name, (given, *_one_nesting_less(given, name)))
 
 
@@ -54,7 +55,7 @@ def unwrap(sent: Any, names: ToolSearchConfig) -> Request:
     The name of the search or describe tool is returned as a name like any other: the caller routes it.
 
     Raises:
-        Refused: no tool can be told, or its arguments cannot be read; the text differs by cause.
+        Refused: no tool can be told, or its arguments cannot be read (Unreadable); the text differs by cause.
     """
     plain = _plain(sent, names.call_name)
     return plain if plain is not None else _Unwrapper(names).request(sent, depth=0)
@@ -169,8 +170,8 @@ class _Unwrapper:
 
     def refuse(self, reason: str, name: str | None = None) -> NoReturn:
         """Says what is wrong, and shows the right shape."""
-        what = name or self.names.call_name
-        raise Refused(f"{what} was not called: {reason}. Send {self.example(name)}")
+        what, form = f"{name or self.names.call_name} was not called: {reason}.", f"Send {self.example(name)}"
+        raise Unreadable(name, what, form) if name else Refused(f"{what} {form}")
 
     def refuse_calls(self, count: int) -> NoReturn:
         reason = f"`calls` has {count} entries, but one call runs one tool"

@@ -43,7 +43,7 @@ class Row:
 
 
 def run(options: argparse.Namespace) -> int:
-    """0 if every enabled server is ready, the lock withholds nothing and no glob protects in vain, else 1."""
+    """0 if there is a server, all of them are ready, the lock withholds nothing and no glob protects in vain; or 1."""
     config = settings(options)
     set_up_logging(logging.CRITICAL, config, verbose=options.verbose)
     return anyio.run(_check, config, options)
@@ -80,9 +80,11 @@ async def _check(config: Settings, options: argparse.Namespace) -> int:
         else:
             said = [*(f"config: {text}" for text in warnings), *emptied, *filter(None, [withheld])]
             said += [f"{'' if each.protects else 'advice: '}{each}" for each in globs]
+            if not rows and config.servers:
+                said.append("no server is left by the profile" if options.profile else "no server is enabled")
             _print(rows, said, listing, counted="o200k" if counter.exact else "estimated")
         failed = [r for r in rows if r.state != "ready"]
-    return 1 if failed or withheld or any(each.protects for each in globs) else 0
+    return 1 if not rows or failed or withheld or any(each.protects for each in globs) else 0
 
 
 def _emptied(app: App, config: Settings) -> list[str]:
@@ -141,8 +143,9 @@ def _print(rows: list[Row], said: list[str], listing: Listing | None, *, counted
     head = ("server", "state", "tools", "connect", "tokens direct", "in the listing")
     took = {r.server: "-" if r.seconds is None else f"{r.seconds:.1f} s" for r in rows}
     lines = [(r.server, r.state, str(r.tools), took[r.server], f"{r.eager_tokens:,}", r.listed) for r in rows]
-    printed_table([head, *lines])
-    print()
+    if rows:
+        printed_table([head, *lines])
+        print()
     if tools := sum(r.tools for r in rows):
         eager = sum(r.eager_tokens for r in rows)
         print(f"All {tools:,} tools sent whole by their servers, without the proxy: {eager:,} {counted} tokens a turn.")

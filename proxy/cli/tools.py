@@ -16,6 +16,7 @@ from proxy.cli.common import settings
 from proxy.cli.evaluate import evaluate, explained
 from proxy.cli.logs import set_up_logging
 from proxy.cli.looking import all_known, calling, looking, withheld_note
+from proxy.cli.risks import risk_line, risk_mark
 from proxy.cli.wording import in_words
 from proxy.text import first_sentence
 
@@ -53,24 +54,27 @@ async def _list(app: App, options: argparse.Namespace) -> int:
     servers = app.catalog.servers
     unavailable = app.fleet.unavailable()
     if options.server is not None and options.server not in servers:
-        sys.stderr.write(f"narrow-waist: no server {options.server!r}; there are: {', '.join(servers)}\n")
+        sys.stderr.write(f"narrow-waist: no server {options.server!r}; there are: {', '.join(servers) or 'none'}\n")
         return 1
     asked = [server for key, server in servers.items() if options.server in (None, key)]
-    if asked and not any(server.known for server in asked):
+    if not asked:
+        sys.stderr.write("narrow-waist: there is no server; narrow-waist check says what to do\n")
+        return 1
+    if not any(server.known for server in asked):
         for server in asked:
             sys.stderr.write(f"narrow-waist: {server.key}: {unavailable.get(server.key, 'its tools are not known')}\n")
         return 1
     for server in asked:
-        _print_server(server, unavailable.get(server.key), whole=options.server is not None)
+        _print_server(app, server, unavailable.get(server.key), whole=options.server is not None)
     return 0
 
 
-def _print_server(server: Server, problem: str | None, *, whole: bool) -> None:
+def _print_server(app: App, server: Server, problem: str | None, *, whole: bool) -> None:
     state = f"  unavailable: {problem}" if problem else ""
     print(f"{server.key} ({len(server.tools)} tools){state}")
     for tool in server.tools if whole else ():
         eager = " [eager]" if tool.eager else ""
-        print(f"  {tool.public_name}{eager}  {first_sentence(tool.description, SENTENCE)}")
+        print(f"  {tool.public_name}{eager}{risk_mark(app, tool)}  {first_sentence(tool.description, SENTENCE)}")
 
 
 async def _search(app: App, options: argparse.Namespace) -> int:
@@ -100,9 +104,16 @@ async def _explain(app: App, options: argparse.Namespace) -> int:
 async def _describe(app: App, options: argparse.Namespace) -> int:
     name = app.settings.tool_search.describe_name
     result = await app.call(name, {"names": options.name}, {}, Caller(client=CLIENT))
-    code = _print_result(result)
+    if code := _print_result(result):
+        return code
+    answer = json.loads(result["content"][0]["text"])
+    for found in answer["tools"]:
+        tool = app.catalog.public(found["name"])
+        # Beside the answer, which is JSON and what a model reads.
+        if tool is not None and (line := risk_line(app, tool, narrowed=bool(options.profile))):
+            sys.stderr.write(f"narrow-waist: {line}\n")
     # For a model a name that is not there is no error, it is told near ones; a script looks at the exit code.
-    return code or (1 if json.loads(result["content"][0]["text"]).get("not_found") else 0)
+    return 1 if answer.get("not_found") else 0
 
 
 async def _call(app: App, options: argparse.Namespace) -> int:

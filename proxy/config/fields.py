@@ -7,6 +7,7 @@ from pathlib import Path
 
 from proxy.config.document import Node, present
 from proxy.config.environment import Expansion, expand
+from proxy.errors import ConfigError
 from proxy.hosts.launches import MEANINGLESS
 
 _TRUE = frozenset({"true", "yes", "on"})
@@ -49,6 +50,26 @@ def slip_of(key: str, known: Iterable[str], protecting: Collection[str]) -> str 
 
 def _plain(key: str) -> str:
     return key.replace("_", "").replace("-", "").lower()
+
+
+class Slips:
+    """What is wrong in a file, gathered so that a person can mend it all at once."""
+
+    _SHOWN = 10
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, ...], str] = {}
+
+    def __call__(self, message: str) -> None:
+        """Take down a whole sentence: `file:line: key.path: what was expected`."""
+        # Of one value only the first is told: what follows is mostly a consequence.
+        self._found.setdefault(tuple(message.split(": ", 2)[:2]), message)
+
+    def raise_any(self) -> None:
+        """Raises ConfigError, a line for each slip, if there were any."""
+        if lines := list(self._found.values()):
+            more = len(lines) - self._SHOWN
+            raise ConfigError("\n".join([*lines[: self._SHOWN], *([f"and {more} more"] if more > 0 else [])]))
 
 
 class Reader:

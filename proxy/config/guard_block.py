@@ -13,7 +13,7 @@ guard:
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
@@ -30,7 +30,6 @@ from proxy.config.settings import (
     Risk,
     Toolset,
 )
-from proxy.errors import ConfigError
 
 BLOCKS = ("toolsets", "profiles", "guard")
 TOOLSET_KEYS = ("servers", "tools")
@@ -50,20 +49,21 @@ _WILD = re.compile(r"[*?\[]")
 
 
 class GuardBlocks:
-    """Reads the three blocks of one file.
-
-    Raises (from every method):
-        ConfigError: naming file, line and key, and what was expected.
-    """
+    """Reads the three blocks of one file."""
 
     def __init__(
-        self, blocks: Mapping[str, Node], path: Path, environ: Mapping[str, str], servers: Iterable[str], state: Path
+        self,
+        blocks: Mapping[str, Node],
+        path: Path,
+        environ: Mapping[str, str],
+        servers: Iterable[str],
+        state: Path,
+        fail: Callable[[str], None],
     ) -> None:
-        """`servers`: the keys there are; `state`: the folder for files that we write, such as the audit."""
+        """`servers`: the keys there are; `state`: the folder for files that we write, such as the audit.
 
-        def fail(message: str) -> None:
-            raise ConfigError(message)
-
+        `fail` is told what is wrong, with file, line, key and what was expected; nothing that was read counts then.
+        """
         self._reader = Reader(path, environ, fail, fail)
         self._path, self._servers, self._state = path, tuple(servers), state
         self._blocks = blocks
@@ -155,7 +155,7 @@ class GuardBlocks:
                 if each not in toolsets and child is not None:
                     sentence = unknown_key(each, toolsets).replace("unknown key", "no toolset", 1)
                     self._reader.complain(child, sentence)
-            return None if names is None else tuple(toolsets[each] for each in names)
+            return None if names is None else tuple(toolsets[each] for each in names if each in toolsets)
 
         policy: dict[Risk, Decision] = {}
         if self._reader.boolean(items.get("read_only"), False):

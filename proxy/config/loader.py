@@ -2,13 +2,14 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from proxy.config.document import Node, present, read
 from proxy.config.environment import OWN_PYTHON
 from proxy.config.exposure import exposure
-from proxy.config.fields import Reader, slip_of, unknown_key
+from proxy.config.fields import Reader, Slips, slip_of, unknown_key
 from proxy.config.guard_block import BLOCKS as GUARD_BLOCKS
 from proxy.config.guard_block import GuardBlocks
 from proxy.config.hosts_block import host_table
@@ -100,45 +101,47 @@ def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None
     """Reads and checks one config file; what was passed over is told in `Settings.warnings`.
 
     Raises:
-        ConfigError: naming file, line (YAML) and key, and what was expected.
+        ConfigError: a line for each thing that is wrong, at most ten, naming file, line (YAML) and key, and what was
+            expected.
     """
     environ = {OWN_PYTHON: sys.executable} | dict(os.environ if environ is None else environ)
     root, is_json = read(path)
     warnings: list[str] = []
-
-    def fail(message: str) -> None:
-        raise ConfigError(message)
-
+    fail = Slips()
+    """Told of what is wrong; the code goes on with a default, and nothing of it leaves here."""
     reader = Reader(path, environ, warnings.append if is_json else fail, fail)
     if present(root) and not root.is_map:
         raise ConfigError(f"{reader.where(root)}: expected a mapping with `servers:`")
-    blocks = _json_blocks(root, reader, warnings) if is_json else _yaml_blocks(root, reader)
+    blocks = _json_blocks(root, reader, warnings, fail) if is_json else _yaml_blocks(root, reader, fail)
     servers: dict[str, ServerConfig] = {}
     places: dict[str, Node] = {}
     for block, lenient in blocks:
         if present(block) and not block.is_map:
-            raise ConfigError(f"{reader.where(block)}: expected a mapping, one `name:` per server")
+            fail(f"{reader.where(block)}: expected a mapping, one `name:` per server")
         if block.twice:
-            raise ConfigError(f"{reader.where(block)}: the server {block.twice[0]!r} is given twice")
+            fail(f"{reader.where(block)}: the server {block.twice[0]!r} is given twice")
         for key, node in block.items.items():
             if key in servers:
-                raise ConfigError(
-                    f"{reader.where(node)}: the server {key!r} is given twice (also as {places[key].path})"
-                )
-            servers[key] = server(key, node, path, environ, home or Path.home(), lenient=lenient, warnings=warnings)
+                fail(f"{reader.where(node)}: the server {key!r} is given twice (also as {places[key].path})")
+                continue
+            servers[key] = server(
+                key, node, path, environ, home or Path.home(), lenient=lenient, warnings=warnings, fail=fail
+            )
             places[key] = node
     blocks_of_guard = {
         k: n for k in GUARD_BLOCKS if present(n := root.items.get(k)) and not (is_json and _is_server(n))
     }
-    guard = GuardBlocks(blocks_of_guard, path, environ, servers, state_file("", environ, home))
+    guard = GuardBlocks(blocks_of_guard, path, environ, servers, state_file("", environ, home), fail)
     if not servers:
-        warnings.append(f"{path}: no servers are configured; add one below `servers:`")
+        step = "add one below `servers:`, or take over those of other programs with: narrow-waist import"
+        warnings.append(f"{path}: no servers are configured; {step}")
     if (warning := exposure(path, places)) is not None:
         warnings.append(warning)
-    return Settings(
+    slip = warnings.append if is_json else fail
+    settings = Settings(
         servers=tuple(servers[key] for key in sorted(servers)),
-        hosts=_hosts(root, path, environ, warnings, lenient=is_json),
-        tool_search=_tool_search(root, path, environ, warnings, lenient=is_json),
+        hosts=_hosts(root, path, environ, slip),
+        tool_search=_tool_search(root, path, environ, warnings, slip),
         first_list_wait=reader.number(root.items.get("first_list_wait"), Settings.first_list_wait, 0),
         allowed_hosts=reader.texts(root.items.get("allowed_hosts")) or (),
         session_idle_timeout=reader.number(
@@ -147,15 +150,16 @@ def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None
         profiles=guard.profiles(),
         guard=guard.guard(),
         path=path,
-        warnings=tuple(warnings),
     )
+    fail.raise_any()
+    return replace(settings, warnings=tuple(warnings))
 
 
-def _yaml_blocks(root: Node, reader: Reader) -> list[tuple[Node, bool]]:
+def _yaml_blocks(root: Node, reader: Reader, fail: Slips) -> list[tuple[Node, bool]]:
     for key, node in root.items.items():
         if key in RESERVED:
-            _refuse_reserved(node, reader, key)
-        if key not in ROOT_KEYS:
+            _refuse_reserved(node, reader, key, fail)
+        elif key not in ROOT_KEYS:
             reader.complain(node, _unknown_root_key(key, node))
     strict = [(root.items[k], False) for k in STRICT_BLOCKS if k in root.items]
     return strict + [(root.items[k], True) for k in ("mcpServers",) if k in root.items]
@@ -168,11 +172,11 @@ def _unknown_root_key(key: str, node: Node) -> str:
     return sentence
 
 
-def _refuse_reserved(node: Node, reader: Reader, key: str) -> None:
-    raise ConfigError(f"{reader.where(node)}: {key!r} is not supported yet; remove this block")
+def _refuse_reserved(node: Node, reader: Reader, key: str, fail: Slips) -> None:
+    fail(f"{reader.where(node)}: {key!r} is not supported yet; remove this block")
 
 
-def _json_blocks(root: Node, reader: Reader, warnings: list[str]) -> list[tuple[Node, bool]]:
+def _json_blocks(root: Node, reader: Reader, warnings: list[str], fail: Slips) -> list[tuple[Node, bool]]:
     """Where a client's file keeps its servers: under one of the known keys, else the root is a bare map of servers."""
     blocks: list[Node] = []
     own = {k for k in OWN_KEYS if k not in GUARD_BLOCKS or not _is_server(root.items.get(k, root))}
@@ -190,13 +194,13 @@ def _json_blocks(root: Node, reader: Reader, warnings: list[str]) -> list[tuple[
         blocks = [Node(dict(found), "", root.path, twice=tuple(k for k in root.twice if k in found))]
     for key in RESERVED:
         if key in root.items and key not in used:
-            _refuse_reserved(root.items[key], reader, key)
+            _refuse_reserved(root.items[key], reader, key, fail)
     unknown = [k for k in root.items if k not in used]
     for key in unknown:
         node = root.items[key]
         # A name alone, such as `"profile": "work"`, is another client's.
         if (node.is_map or node.is_list) and (meant := slip_of(key, OWN_KEYS, PROTECTING)) is not None:
-            raise ConfigError(f"{reader.where(node)}: unknown key {key!r}; did you mean {meant!r}?")
+            fail(f"{reader.where(node)}: unknown key {key!r}; did you mean {meant!r}?")
     if unknown:
         shown = ", ".join(map(repr, unknown[:8])) + (f" and {len(unknown) - 8} more" if len(unknown) > 8 else "")
         warnings.append(f"{reader.file}: keys that mean nothing here: {shown}")
@@ -207,28 +211,19 @@ def _is_server(node: Node) -> bool:
     return any(not n.is_map for k, n in node.items.items() if k in _LAUNCH)
 
 
-def _hosts(root: Node, path: Path, environ: Mapping[str, str], warnings: list[str], *, lenient: bool) -> HostTable:
+def _hosts(root: Node, path: Path, environ: Mapping[str, str], slip: Callable[[str], None]) -> HostTable:
     """What is wrong in the table of hosts costs texts, not servers: it is an error in YAML and a warning in JSON."""
-
-    def wrong(message: str) -> None:
-        if not lenient:
-            raise ConfigError(message)
-        warnings.append(message)
-
-    reader = Reader(path, environ, wrong, wrong)
+    reader = Reader(path, environ, slip, slip)
     return host_table(root.items.get("hosts"), reader, reader.complain)
 
 
 def _tool_search(
-    root: Node, path: Path, environ: Mapping[str, str], warnings: list[str], *, lenient: bool
+    root: Node, path: Path, environ: Mapping[str, str], warnings: list[str], slip: Callable[[str], None]
 ) -> ToolSearchConfig:
     reader = Reader(path, environ, warnings.append, warnings.append)
 
     def unknown(node: Node, sentence: str) -> None:
-        message = f"{reader.where(node)}: {sentence}"
-        if not lenient:
-            raise ConfigError(message)
-        warnings.append(message)
+        slip(f"{reader.where(node)}: {sentence}")
 
     tools = root.items.get("tools")
     node = root.items.get("tool_search")

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
@@ -13,7 +13,6 @@ from proxy.config.document import Node, present
 from proxy.config.environment import doubt
 from proxy.config.fields import Reader, slip_of, unknown_key
 from proxy.config.settings import Mode, ServerConfig, Transport, Validate
-from proxy.errors import ConfigError
 from proxy.hosts.launches import OURSELVES
 from proxy.hosts.secrets import literal_secrets
 from proxy.masking import secret_parts
@@ -78,25 +77,24 @@ class _Block:
 
 
 def server(
-    key: str, node: Node, file: Path, environ: Mapping[str, str], home: Path, *, lenient: bool, warnings: list[str]
+    key: str,
+    node: Node,
+    file: Path,
+    environ: Mapping[str, str],
+    home: Path,
+    *,
+    lenient: bool,
+    warnings: list[str],
+    fail: Callable[[str], None],
 ) -> ServerConfig:
     """The config of one upstream.
 
-    In a strict block whatever is wrong raises; in a lenient one it becomes the server's `problem`. An unset `${VAR}`
-    is a problem of this server in both.
-
-    Raises:
-        ConfigError: naming file, line and key.
+    In a strict block `fail` is told of whatever is wrong, with file, line and key; in a lenient one it becomes the
+    server's `problem`. An unset `${VAR}` is a problem of this server in both.
     """
     problems: list[str] = []
-
-    def wrong(message: str) -> None:
-        if not lenient:
-            raise ConfigError(message)
-        problems.append(message)
-
-    read = Reader(file, environ, wrong, problems.append)
-    _check_key(key, node, read)
+    read = Reader(file, environ, problems.append if lenient else fail, problems.append)
+    _check_key(key, node, read, fail)
     block = _block(node, read, lenient=lenient, warnings=warnings)
     transport = _transport(block, read, lenient=lenient)
 
@@ -163,12 +161,12 @@ def server(
     return config
 
 
-def _check_key(key: str, node: Node, read: Reader) -> None:
+def _check_key(key: str, node: Node, read: Reader, fail: Callable[[str], None]) -> None:
     """A key that cannot name a server is an error in every kind of file."""
     if key == RESERVED_KEY:
-        raise ConfigError(f"{read.where(node)}: the name {RESERVED_KEY!r} is reserved; choose another for this server")
+        fail(f"{read.where(node)}: the name {RESERVED_KEY!r} is reserved; choose another for this server")
     if not key.strip() or _CONTROL.search(key):
-        raise ConfigError(f"{read.where(node)}: a server needs a name without control characters, not {key!r}")
+        fail(f"{read.where(node)}: a server needs a name without control characters, not {key!r}")
 
 
 def _block(node: Node, read: Reader, *, lenient: bool, warnings: list[str]) -> _Block:
@@ -210,6 +208,8 @@ def _transport(block: _Block, read: Reader, *, lenient: bool) -> Transport:
     found = cast(Transport, read.choice(block.get("transport"), options, default))
     if command and url and not (lenient and block.get("transport")):
         read.complain(url, "a server has either `command` (stdio) or `url` (HTTP), not both")
+    elif not command and not url and not lenient and block.node.items.keys() - block.keys.keys():
+        pass  # it has an unknown key, which was told and may have been meant for it
     elif not command and not url:
         read.complain(block.node, "a server needs `command` (a program to start) or `url` (an address)")
     elif found == "stdio" and not command:

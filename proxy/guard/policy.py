@@ -42,26 +42,32 @@ class Policy:
 
     def __init__(self, config: GuardConfig) -> None:
         self._config = config
-        self._known = PerTool(self._risk)
+        self._known = PerTool(self._judged)
 
     def risk(self, tool: Tool) -> Risk:
         """The class of `tool`; of several that are configured, the greatest."""
-        return self._known(tool)
+        return self._known(tool)[0]
+
+    def source(self, tool: Tool) -> str:
+        """What has decided the class of `tool`, for people."""
+        return self._known(tool)[1]
 
     def destructive(self, tool: Tool) -> bool:
         """Whether `tool` is of the worst class."""
         return self.risk(tool) == "destructive"
 
-    def _risk(self, tool: Tool) -> Risk:
+    def _judged(self, tool: Tool) -> tuple[Risk, str]:
         for risk in reversed(RISKS):
             if (globs := self._config.risk.get(risk)) and any_tool(globs, tool.server, tool.name):
-                return risk
+                return risk, "guard.risk"
         base, said = self._config.default_risk, annotated(tool)
-        if said is None or RISKS.index(said) == RISKS.index(base):
-            return base
+        if said is None or said == base:
+            return base, "guard.default_risk"
         if RISKS.index(said) > RISKS.index(base):
-            return said
-        return said if tool.locked or self._trusts(tool.server) else base
+            return said, "its annotations"
+        if tool.locked or self._trusts(tool.server):
+            return said, f"its annotations, {'approved in the lock' if tool.locked else 'trusted'}"
+        return base, f"guard.default_risk; its annotations say {said} and are not trusted"
 
     def decision(self, tool: Tool, profiles: tuple[Profile, ...]) -> Decision:
         """What becomes of a call by a caller of these profiles: the strictest of what they say."""

@@ -68,9 +68,15 @@ class Calls:
         try:
             # What the server asks meanwhile is asked of this caller's client.
             async with self._connection.questions.call_of(caller.origin):
-                result = await self._twice_if_unsent(method, params, caller)
-                if result.get("resultType") == "input_required":
-                    result = await self._with_answers(result, method, params, caller)
+                try:
+                    result = await self._twice_if_unsent(method, params, caller)
+                    if result.get("resultType") == "input_required":
+                        result = await self._with_answers(result, method, params, caller)
+                finally:
+                    # Before the client has read what was said meanwhile: it may never do so.
+                    self._connection.used()
+                    if self._slots is not None:
+                        self._slots.release()
         except UpstreamFailure as failure:
             lost = failure.session if isinstance(failure, _Lost) else None
             # A server that refuses at once needs no breaker, and a call that asks is what finds it up again.
@@ -81,10 +87,6 @@ class Calls:
         except RpcError:
             self._breaker.answered()
             raise
-        finally:
-            self._connection.used()
-            if self._slots is not None:
-                self._slots.release()
         self._breaker.answered()
         return result
 

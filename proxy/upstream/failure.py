@@ -1,8 +1,11 @@
 """Why a connection could not be made, in words, and whether trying again soon can help."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import cast
 
 from proxy.errors import NarrowWaistError
+from proxy.upstream.ambient import certificates_at_fault, proxy_at_fault
 
 
 class ConnectError(NarrowWaistError):
@@ -12,6 +15,17 @@ class ConnectError(NarrowWaistError):
         super().__init__(reason)
         self.reason = reason
         self.permanent = permanent
+
+
+@contextmanager
+def naming_certificates() -> Generator[None]:
+    """Around what makes an HTTP client: raises ConnectError where our environment names certificates that are none."""
+    try:
+        yield
+    except OSError as error:
+        if (reason := certificates_at_fault(error)) is None:
+            raise
+        raise ConnectError(reason, permanent=True) from None
 
 
 def single(error: Exception) -> Exception:
@@ -30,4 +44,4 @@ def describe(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return "; ".join(dict.fromkeys(describe(e) for e in group.exceptions))
-    return str(error) or type(error).__name__
+    return proxy_at_fault(error) or str(error) or type(error).__name__

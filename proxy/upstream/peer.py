@@ -29,6 +29,10 @@ REASON_GRACE = 1.0
 MOST_PROGRESS = 1_000
 """Messages of one request that wait for its client; beyond, the oldest go, since each says more than those before."""
 
+UNREAD = 5.0
+"""Seconds that an answer waits for its client to read the progress before it. Who reads nothing would hold the request,
+and with it a place of `max_concurrency`, for ever."""
+
 OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
 """Gets the params of a `notifications/progress` as they came, still under our own token."""
 
@@ -153,12 +157,7 @@ class Peer:
                     self.server, self.reason or f"could not send: {error}", may_have_run=False
                 ) from None
             if progress is not None and on_progress is not None:
-                while progress.waiting or not pending.outcome.done():
-                    if progress.waiting:
-                        await on_progress(progress.waiting.take())
-                    else:
-                        progress.news.clear()
-                        await progress.news.wait()
+                await _pass_on(progress, on_progress, pending.outcome)
             return await pending.outcome
         except asyncio.CancelledError:
             if cancellable:
@@ -369,6 +368,22 @@ class Peer:
             now = asyncio.get_running_loop().time()
             for pending in self._pending.values():
                 pending.deadline = now + pending.timeout
+
+
+async def _pass_on(progress: _Progress, on_progress: OnProgress, outcome: "asyncio.Future[Any]") -> None:
+    """Pass progress on until the outcome is there, and what is left then while the client reads it in time."""
+    with anyio.CancelScope() as telling:
+
+        def hurry(answered: "asyncio.Future[Any]") -> None:
+            telling.deadline = answered.get_loop().time() + UNREAD
+
+        outcome.add_done_callback(hurry)
+        while progress.waiting or not outcome.done():
+            if progress.waiting:
+                await on_progress(progress.waiting.take())
+            else:
+                progress.news.clear()
+                await progress.news.wait()
 
 
 def _declined(method: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import httpx2
 
 from proxy.config import ServerConfig
 from proxy.text import one_line, shorten
+from proxy.upstream.failure import naming_certificates
 from proxy.upstream.peer import Peer
 
 MAX_ANSWER = 256 * 1024 * 1024
@@ -22,6 +23,7 @@ AT_ONCE = 8
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 
 
+@naming_certificates()
 def http_client(config: ServerConfig) -> httpx2.AsyncClient:
     """A client with the server's headers. Reading has no time limit: whoever asks has one of its own."""
     return httpx2.AsyncClient(
