@@ -1,5 +1,6 @@
 """Why a connection could not be made, in words, and whether trying again soon can help."""
 
+import shlex
 from typing import cast
 
 from proxy.errors import NarrowWaistError
@@ -12,6 +13,19 @@ class ConnectError(NarrowWaistError):
         super().__init__(reason)
         self.reason = reason
         self.permanent = permanent
+
+
+NEEDS_LOGIN = "needs a login: "
+"""What the reason of a LoginNeeded begins with."""
+
+
+class LoginNeeded(ConnectError):
+    """Raised where a server wants a login and there is none that it takes; nothing was executed."""
+
+    def __init__(self, key: str, why: str = "") -> None:
+        """`key`: of the server; `why`: what is wrong with the login that is kept."""
+        command = f"narrow-waist login {shlex.quote(key)}"
+        super().__init__(f"{NEEDS_LOGIN}{command}" + (f" ({why})" if why else ""), permanent=True)
 
 
 def single(error: Exception) -> Exception:
