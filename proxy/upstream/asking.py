@@ -25,7 +25,7 @@ from proxy.upstream.kept import Kept
 from proxy.upstream.login import Store, configured_client, kept_of
 from proxy.upstream.session import CLIENT_INFO
 from proxy.upstream.web import answered, http_client, misled
-from proxy.wire import encode_request
+from proxy.wire import decode, encode_request
 
 PATIENCE = 300.0
 """Seconds that a person has by default."""
@@ -230,6 +230,13 @@ async def _way_back(port: int, patience: float) -> AsyncGenerator[_WayBack]:
 
 
 def _plain(error: Exception) -> str:
-    """An error of the SDK without the answers that it shows where it cannot read them: they may hold a token."""
+    """An error of the SDK, of whose answers it shows only what is meant to be shown: they may hold a token."""
     text = str(error)
-    return text.partition("\n")[0] if "validation error" in text else text
+    if "validation error" in text:
+        return text.partition("\n")[0]
+    head, brace, rest = text.partition("{")
+    try:
+        answer: dict[str, object] = decode((brace + rest).encode())  # a mapping, as it begins with a brace
+    except (ValueError, RecursionError):
+        return text
+    return head + ": ".join(str(answer[name]) for name in ("error", "error_description") if name in answer)

@@ -36,7 +36,9 @@ RULES: dict[str, Any] = {
     "endpoints": BASE,  # what persons and tokens are sent to
     "token_answer": None,  # what is answered instead of a token
     "renewal_status": 200,
-    "echo": False,  # a refusal repeats what was sent, as some gateways do
+    "echo": "",  # a refusal repeats what was sent behind this, as some gateways do
+    "open": False,  # nobody needs a token
+    "described": True,  # there is metadata of the resource
 }
 SEEN: list[dict[str, Any]] = []
 CLIENTS: dict[str, dict[str, Any]] = {}
@@ -46,6 +48,8 @@ RENEWAL: set[str] = set()
 
 
 async def resource(_request: Request) -> Response:
+    if not RULES["described"]:
+        return Response("nothing here", 404)
     return JSONResponse({"resource": f"{BASE}{PATH}", "authorization_servers": [BASE], "scopes_supported": ["tools"]})
 
 
@@ -108,9 +112,10 @@ async def token(request: Request) -> Response:
     access, renewal = f"access.{secrets.token_urlsafe(24)}", f"renewal.{secrets.token_urlsafe(24)}"
     ACCESS.add(access)
     RENEWAL.add(renewal)
+    SEEN.append({"what": "made", "tokens": [access, renewal]})
     if RULES["token_answer"] is not None:
         text = RULES["token_answer"].replace("ASKED", json.dumps(asked)).replace("ACCESS", access)
-        return Response(text, 400 if text.startswith("no") else 200)
+        return Response(text, 400 if text.startswith(("no", '{"error"')) else 200)
     return JSONResponse(
         {"access_token": access, "token_type": "bearer", "expires_in": 3600, "refresh_token": renewal, "scope": "tools"}
     )
@@ -153,13 +158,14 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     if scope["path"].startswith(("/oauth/", "/.well-known/", "/control", "/seen")):
         return await OPEN(scope, receive, send)
     given = Request(scope).headers.get("authorization", "")
-    SEEN.append({"what": "mcp", "path": scope["path"], "authorization": given})
-    if given.removeprefix("Bearer ") in ACCESS:
+    version = Request(scope).headers.get("mcp-protocol-version", "")
+    SEEN.append({"what": "mcp", "version": version, "authorization": given})
+    if RULES["open"] or given.removeprefix("Bearer ") in ACCESS:
         if RULES["elsewhere"] is not None:
             return await RedirectResponse(RULES["elsewhere"], 307)(scope, receive, send)
         return await GUARDED(scope, receive, send)
     where = f'Bearer resource_metadata="{BASE}/.well-known/oauth-protected-resource{PATH}"'
-    body = f"{'x' * 140} {given} is no good" if RULES["echo"] else "who are you?"
+    body = f"{RULES['echo']} {given} is no good" if RULES["echo"] else "who are you?"
     status = 403 if RULES["echo"] else 401
     return await Response(body, status, {"www-authenticate": where})(scope, receive, send)
 
