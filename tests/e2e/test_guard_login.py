@@ -48,6 +48,10 @@ class Hosted:
             found |= {each[name] for name in ("code", "code_verifier", "refresh_token") if name in each}
         return found
 
+    def leaks(self, shown: str) -> list[str]:
+        """What of the secrets is to be read there, be it only how one begins or ends."""
+        return [part for secret in self.secrets() for part in (secret[:14], secret[-12:]) if part in shown]
+
     @property
     def files(self) -> list[Path]:
         return sorted(Path(self.place.mark, ".local", "state", "narrow-waist", "logins").glob("*"))
@@ -360,8 +364,7 @@ def test_a_login_that_fails_shows_no_secret(answer: str, place: Place, hosted: H
         running.stderr.wait("hosted: the login failed: ")
         assert running.stdout is not None
         shown = f"{running.stdout.text}{running.stderr.text}"
-    secrets = hosted.secrets()
-    assert len(secrets) == 4 and not [secret for secret in secrets if secret in shown]
+    assert len(hosted.secrets()) == 4 and not hosted.leaks(shown)
 
 
 def test_no_output_ever_holds_a_token(place: Place, hosted: Hosted) -> None:
@@ -372,7 +375,7 @@ def test_no_output_ever_holds_a_token(place: Place, hosted: Hosted) -> None:
         assert echoed(client)
         hosted.control(expire=True)
         assert echoed(client)
-        hosted.control(expire=True, echo="x" * 120)
+        hosted.control(expire=True, echo="x" * 140)
         shown += refused(client)
         hosted.control(echo="refused:")
         shown += refused(client)
@@ -385,7 +388,4 @@ def test_no_output_ever_holds_a_token(place: Place, hosted: Hosted) -> None:
     for words in (["check"], ["check", "--json"], ["list"], ["doctor", "codex", "--json"], ["call", "hosted__echo"]):
         shown += said(place.cli(*words, "-v", "--config", config))
     assert "HTTP 403" in shown and NEEDED in shown
-    secrets = hosted.secrets()
-    assert len(secrets) > 6
-    parts = {secret[:16] for secret in secrets}
-    assert not [part for part in parts if part in shown]
+    assert len(hosted.secrets()) > 6 and not hosted.leaks(shown)

@@ -165,7 +165,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
             return await RedirectResponse(RULES["elsewhere"], 307)(scope, receive, send)
         return await GUARDED(scope, receive, send)
     where = f'Bearer resource_metadata="{BASE}/.well-known/oauth-protected-resource{PATH}"'
-    body = f"{RULES['echo']} {given} is no good" if RULES["echo"] else "who are you?"
+    body = f"{RULES['echo']}{given.removeprefix('Bearer ')} is no good" if RULES["echo"] else "who are you?"
     status = 403 if RULES["echo"] else 401
     return await Response(body, status, {"www-authenticate": where})(scope, receive, send)
 
