@@ -3,12 +3,27 @@
 import json
 import re
 from collections.abc import Iterable
+from itertools import chain
 from urllib.parse import quote, quote_plus
 
 MASK = "***"
 _HEX = re.compile("%[0-9A-F]{2}")
 SHORTEST = 8
 """Shorter values are words such as `true` or `info`; masking them would spoil lines and protect nothing."""
+
+_LEARNED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+"""Owner -> what it has to have masked now, and what it had before."""
+
+
+def learn(owner: str, values: Iterable[str]) -> None:
+    """Have `values` masked too, wherever we print: secrets that come while we run, as tokens do.
+
+    Of each owner what it had before stays masked, and nothing older: a daemon renews its tokens for months.
+    """
+    parts = secret_parts(values)
+    now, _ = _LEARNED.get(owner, ((), ()))
+    if parts != now:
+        _LEARNED[owner] = (parts, now)
 
 
 def secret_parts(values: Iterable[str]) -> tuple[str, ...]:
@@ -37,9 +52,13 @@ def _forms(part: str) -> set[str]:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """`text` with every occurrence of a secret replaced by `***`; occurrences that touch or overlap become one."""
+    """`text` with every occurrence of a secret (of `secrets`, or learned) replaced by `***`.
+
+    Occurrences that touch or overlap become one.
+    """
     spans: list[tuple[int, int]] = []
-    for secret in secrets:
+    learned = (secret for both in _LEARNED.values() for parts in both for secret in parts)
+    for secret in chain(secrets, learned):
         start = text.find(secret) if secret else -1
         while start >= 0:
             spans.append((start, start + len(secret)))

@@ -22,6 +22,8 @@ COMMANDS = {
     "call": ("proxy.cli.tools", "call one tool"),
     "eval": ("proxy.cli.tools", "measure how well the search finds your own tools"),
     "check": ("proxy.cli.check", "connect every server and say what is wrong"),
+    "login": ("proxy.cli.login", "log in to a server at an address"),
+    "logout": ("proxy.cli.login", "forget the login of a server"),
     "import": ("proxy.cli.importing", "take over the servers that other programs are configured with"),
     "install": ("proxy.cli.installing", "register this proxy in a program"),
     "uninstall": ("proxy.cli.installing", "undo an install"),
@@ -69,6 +71,8 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("arguments", nargs="?", default="{}", help="a JSON object, for instance '{\"limit\": 5}'")
         elif name == "check":
             sub.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        elif name in ("login", "logout"):
+            _login_options(name, sub)
         elif name in guard_options.COMMANDS:
             guard_options.add_options(name, sub)
         else:
@@ -98,6 +102,13 @@ def _eval_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--sample", type=int, default=500, help="queries are made for at most so many tools (500)")
     sub.add_argument("--misses", type=int, default=10, help="how many misses are explained (10)")
     sub.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def _login_options(name: str, sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("server", help="its name in the configuration")
+    if name == "login":
+        sub.add_argument("--no-browser", action="store_true", help="only print the address to open")
+        sub.add_argument("--wait", type=float, default=300.0, metavar="SECONDS", help="how long you have (300)")
 
 
 def _host_options(name: str, sub: argparse.ArgumentParser) -> None:
@@ -173,7 +184,7 @@ def _misfit(options: argparse.Namespace) -> str:
     if options.http in COMMANDS:
         return f"--http {options.http}: expected an address; the command is: narrow-waist {options.http}"
     writing = f"{options.command} uninstall" if getattr(options, "action", "") == "uninstall" else options.command
-    whole = writing in ("import", "uninstall", "service uninstall")
+    whole = writing in ("import", "uninstall", "service uninstall", "login", "logout")
     if (whole and options.demo) or (options.profile and (whole or writing in ("lock", "audit"))):
         given = "--profile" if options.profile else "--demo"
         return f"{given} means nothing for {writing}: it is for what serves, and for install, which writes it down"

@@ -144,6 +144,7 @@ def set_up_logging(level: int, config: Settings, *, verbose: bool, own: Iterable
     # The SDK logs a traceback for every odd line of a server; what matters of it we say ourselves.
     for name in ("mcp", "httpx2", "httpcore2", "uvicorn", "sse_starlette", "asyncio"):
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.CRITICAL)
+    logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # its errors show the answers that hold tokens
     log.setLevel(logging.DEBUG if verbose else level)
     for warning in config.warnings:
         log.warning(warning)

@@ -12,6 +12,7 @@ from proxy.caller import CLIENT_REQUESTS
 from proxy.config.document import Node, present
 from proxy.config.environment import doubt
 from proxy.config.fields import Reader, slip_of, unknown_key
+from proxy.config.oauth_block import oauth
 from proxy.config.settings import Mode, ServerConfig, Transport, Validate
 from proxy.hosts.launches import OURSELVES
 from proxy.hosts.secrets import literal_secrets
@@ -21,8 +22,8 @@ RESERVED_KEY = "narrow_waist"
 """Names that start with it are kept for ourselves."""
 
 KEYS = (
-    "command", "args", "env", "cwd", "url", "headers", "transport", "description", "aliases", "keywords", "tools",
-    "deny", "pinned", "lazy",
+    "command", "args", "env", "cwd", "url", "headers", "oauth", "transport", "description", "aliases", "keywords",
+    "tools", "deny", "pinned", "lazy",
     "enabled", "timeout", "connect_timeout", "max_concurrency", "mode", "validate", "inherit_env", "retry", "start",
     "idle_timeout", "session", "resources", "prompts", "client_requests", "max_result_chars",
 )  # fmt: skip
@@ -40,6 +41,9 @@ PROTECTING = frozenset({
     "client_requests", "inherit_env", "session", *(name for name, ours in _SPELLINGS.items() if ours in _TOOLS_KEYS),
 })  # fmt: skip
 """Keys without which more can happen than the person meant; a slip in one is an error in every kind of file."""
+
+_STRICT_ONLY = ("oauth",)
+"""Keys that other clients have with another meaning each: in their blocks they mean nothing, as ever."""
 
 _TRANSPORTS: Mapping[str, str] = {
     "stdio": "stdio", "http": "http", "sse": "sse",
@@ -102,6 +106,7 @@ def server(
     env = _env(block, read)
     headers = {name: value.strip() for name, value in read.mapping(block.get("headers")).items()}
     url = read.text(block.get("url"))
+    login = oauth(block.get("oauth"), read)
     if (
         transport != "stdio"
         and url is not None
@@ -109,7 +114,7 @@ def server(
         and not url.lower().startswith(("http://", "https://"))
     ):
         read.complain(block.keys["url"], "expected an address that starts with http:// or https://")
-    foreign = ("command", "args", "env", "cwd") if transport != "stdio" else ("url", "headers")
+    foreign = ("command", "args", "env", "cwd") if transport != "stdio" else ("url", "headers", "oauth")
     warnings += [
         f"{read.where(block.keys[name])}: has no effect on a server with the transport {transport}"
         for name in foreign
@@ -131,6 +136,7 @@ def server(
         cwd=_cwd(block, read, file, home),
         url=url,
         headers=headers,
+        oauth=login,
         description=read.text(block.get("description")),
         aliases=read.texts(block.get("aliases")) or (),
         keywords=read.texts(block.get("keywords")) or (),
@@ -176,7 +182,9 @@ def _block(node: Node, read: Reader, *, lenient: bool, warnings: list[str]) -> _
     unknown: list[str] = []
     for name, child in node.items.items():
         ours = _SPELLINGS.get(name, name) if lenient else name
-        if ours in KEYS or (lenient and ours in (*_TOOLS_KEYS, "disabled")):
+        if (ours in KEYS and not (lenient and ours in _STRICT_ONLY)) or (
+            lenient and ours in (*_TOOLS_KEYS, "disabled")
+        ):
             if ours not in keys or name == ours:
                 keys[ours] = child
         elif not lenient:

@@ -18,6 +18,19 @@ RISKS: tuple[Risk, ...] = ("read", "write", "destructive")
 
 
 @dataclass(frozen=True)
+class OAuthConfig:
+    """What a person sets for the login of a server at an address; mostly nothing, the server says what it needs."""
+
+    scopes: tuple[str, ...] = ()
+    """Asked for instead of those that the server names."""
+    client_id: str | None = None
+    """Of a client that was registered by hand, where the server registers none by itself."""
+    client_secret: str | None = field(default=None, repr=False)
+    callback_port: int = 0
+    """Port of 127.0.0.1 that the browser comes back to; 0: any that is free."""
+
+
+@dataclass(frozen=True)
 class ServerConfig:
     """One upstream as configured. Every `${VAR}` is expanded; all times are seconds."""
 
@@ -30,6 +43,7 @@ class ServerConfig:
     """Absolute; a relative one in the file is relative to the file."""
     url: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    oauth: OAuthConfig = field(default_factory=OAuthConfig)
     description: str | None = None
     aliases: tuple[str, ...] = ()
     """Other names of the product; search takes them like the key."""

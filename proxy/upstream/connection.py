@@ -8,6 +8,7 @@ The last good list survives every disconnect. `calls.py` sends on the session th
 import logging
 import math
 import random
+import shlex
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,9 +21,10 @@ from proxy.config import Mode, ServerConfig, child_environment
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.masking import mask
 from proxy.text import one_line, shorten
-from proxy.upstream.failure import ConnectError, describe, single
+from proxy.upstream.failure import NEEDS_LOGIN, ConnectError, describe, single
 from proxy.upstream.http import open_http
 from proxy.upstream.lists import Lists
+from proxy.upstream.login import login_of
 from proxy.upstream.peer import METHOD_NOT_FOUND, Peer
 from proxy.upstream.questions import Clients, Questions
 from proxy.upstream.reaper import Reaper
@@ -73,6 +75,7 @@ class Connection:
 
     def __post_init__(self) -> None:
         self.last_words = LastWords(self.config.key, self._mask)
+        self._login = login_of(self.config, self.environ)
         self._session: Session | None = None
         self._era: Mode = self.config.mode
         self._attempts = self._refused = 0
@@ -173,7 +176,7 @@ class Connection:
         log.warning("server %r is unavailable: %s (next try in %.0f s)", self.config.key, reason, delay)
         self._set("failed", reason)
         with anyio.move_on_after(delay):
-            await self._wake.wait()
+            await (self._login.awaited(self._wake) if self._login is not None else self._wake.wait())
             wait = self._tried_at + MIN_RETRY - anyio.current_time()
             if wait > 0:
                 await anyio.sleep(wait)
@@ -253,6 +256,8 @@ class Connection:
             if self.config.mode == "auto":
                 if self._era == "modern":
                     self._era = "auto"  # it has changed since it was remembered
+                elif error.reason.startswith(NEEDS_LOGIN):
+                    pass  # it says nothing of the era
                 elif self._era == "auto" and isinstance(error, UpstreamFailure):
                     self._era = "legacy"  # it died of the probe
                 elif self._era == "legacy" and isinstance(error, ConnectError):
@@ -264,10 +269,13 @@ class Connection:
 
     def _explained(self, error: ConnectError | UpstreamFailure) -> ConnectError:
         reason = error.reason
-        permanent = isinstance(error, ConnectError) and error.permanent
+        permanent = (isinstance(error, ConnectError) and error.permanent) or reason.startswith(NEEDS_LOGIN)
         if reason.startswith(("HTTP 401", "HTTP 403")):
             permanent = True
-            reason += f" (check the login this server needs: `headers` of server {self.config.key!r} in the config)"
+            how = f"narrow-waist login {shlex.quote(self.config.key)}, or " if self._login is not None else ""
+            reason += (
+                f" (check the login this server needs: {how}`headers` of server {self.config.key!r} in the config)"
+            )
         return ConnectError(self.last_words.after(reason), permanent=permanent)
 
     @asynccontextmanager
@@ -278,9 +286,9 @@ class Connection:
                 environment = child_environment(self.config, self.environ)
                 opened = open_stdio(self.config, environment, peer, self.last_words, self.reaper)
             elif self.config.transport == "sse":
-                opened = open_sse(self.config, peer)
+                opened = open_sse(self.config, peer, self._login)
             else:
-                opened = open_http(self.config, peer, self._on_lost, self._on_suspect)
+                opened = open_http(self.config, peer, self._on_lost, self._on_suspect, self._login)
             await stack.enter_async_context(opened)
             yield
 

@@ -1,5 +1,6 @@
 """Why a connection could not be made, in words, and whether trying again soon can help."""
 
+import shlex
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import cast
@@ -26,6 +27,19 @@ def naming_certificates() -> Generator[None]:
         if (reason := certificates_at_fault(error)) is None:
             raise
         raise ConnectError(reason, permanent=True) from None
+
+
+NEEDS_LOGIN = "needs a login: "
+"""What the reason of a LoginNeeded begins with."""
+
+
+class LoginNeeded(ConnectError):
+    """Raised where a server wants a login and there is none that it takes; nothing was executed."""
+
+    def __init__(self, key: str, why: str = "") -> None:
+        """`key`: of the server; `why`: what is wrong with the login that is kept."""
+        command = f"narrow-waist login {shlex.quote(key)}"
+        super().__init__(f"{NEEDS_LOGIN}{command}" + (f" ({why})" if why else ""), permanent=True)
 
 
 def single(error: Exception) -> Exception:

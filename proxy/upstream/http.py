@@ -18,7 +18,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from proxy.config import ServerConfig
 from proxy.text import one_line, shorten
-from proxy.upstream.failure import describe
+from proxy.upstream.failure import ConnectError, LoginNeeded, describe
 from proxy.upstream.peer import Peer
 from proxy.upstream.web import (
     AT_ONCE,
@@ -192,7 +192,7 @@ class _Link:
     async def goodbye(self) -> None:
         """Tell the server that we are leaving, also while we are being cancelled; what it answers does not matter."""
         if self._session is not None:
-            with anyio.move_on_after(GOODBYE, shield=True), suppress(httpx2.HTTPError):
+            with anyio.move_on_after(GOODBYE, shield=True), suppress(httpx2.HTTPError, ConnectError):
                 async with answered(self._client, self._built("DELETE", None)):
                     pass
 
@@ -212,6 +212,9 @@ class _Link:
                 self._peer.fail(ident, str(failure), may_have_run=failure.may_have_run)
             except TooLarge as error:
                 self._peer.fail(ident, str(error))
+            except ConnectError as error:  # of the login
+                (self._on_lost if isinstance(error, LoginNeeded) else self._on_suspect)()
+                self._peer.fail(ident, error.reason, may_have_run=False)
             except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
                 self._on_suspect()
                 self._peer.fail(ident, f"cannot reach {origin(request)}: {describe(error)}", may_have_run=False)
@@ -356,14 +359,16 @@ def _answer_to(ident: int | str, frame: dict[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def open_http(config: ServerConfig, peer: Peer, on_lost: OnLost, on_suspect: OnLost) -> AsyncGenerator[None]:
+async def open_http(
+    config: ServerConfig, peer: Peer, on_lost: OnLost, on_suspect: OnLost, login: httpx2.Auth | None = None
+) -> AsyncGenerator[None]:
     """Attach `peer` to a Streamable HTTP server.
 
     `on_lost` is called when the server says that our session is gone (the request it said it to was not executed);
     `on_suspect` when an answer was such that the session may be gone.
     """
     assert config.url is not None
-    async with http_client(config) as client, anyio.create_task_group() as tasks:
+    async with http_client(config, login) as client, anyio.create_task_group() as tasks:
         link = _Link(config.url, client, peer, tasks, on_lost, on_suspect)
         peer.attach(link)
         try:

@@ -14,7 +14,7 @@ import httpx2
 
 from proxy.config import ServerConfig
 from proxy.text import one_line, shorten
-from proxy.upstream.failure import ConnectError, describe
+from proxy.upstream.failure import ConnectError, LoginNeeded, describe
 from proxy.upstream.peer import Peer
 from proxy.upstream.web import AT_ONCE, TOLD, answered, events, excerpt, http_client, origin, parsed, start_of
 from proxy.wire import encode_request
@@ -67,19 +67,23 @@ class _SseLink:
                         self._peer.close("the server has forgotten our session")
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             self._peer.fail(ident, f"cannot reach {origin(request)}: {describe(error)}", may_have_run=False)
+        except ConnectError as error:  # of the login
+            self._peer.fail(ident, error.reason, may_have_run=False)
+            if isinstance(error, LoginNeeded):
+                self._peer.close(error.reason)
         except Exception as error:  # whatever it is, it must not take the connection with it
             self._peer.fail(ident, f"the HTTP connection failed: {describe(error)}")
 
 
 @asynccontextmanager
-async def open_sse(config: ServerConfig, peer: Peer) -> AsyncGenerator[None]:
+async def open_sse(config: ServerConfig, peer: Peer, login: httpx2.Auth | None = None) -> AsyncGenerator[None]:
     """Attach `peer` to a server of the legacy HTTP+SSE transport (2024-11-05).
 
     Raises:
         ConnectError: no event stream, or one that names no endpoint.
     """
     assert config.url is not None
-    async with http_client(config) as client:
+    async with http_client(config, login) as client:
         request = client.build_request(
             "GET", config.url, headers={"accept": "text/event-stream", "cache-control": "no-store"}
         )

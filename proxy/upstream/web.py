@@ -8,6 +8,7 @@ from typing import cast
 import httpx2
 
 from proxy.config import ServerConfig
+from proxy.masking import mask
 from proxy.text import one_line, shorten
 from proxy.upstream.failure import naming_certificates
 from proxy.upstream.peer import Peer
@@ -24,9 +25,10 @@ _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNOR
 
 
 @naming_certificates()
-def http_client(config: ServerConfig) -> httpx2.AsyncClient:
+def http_client(config: ServerConfig, login: httpx2.Auth | None = None) -> httpx2.AsyncClient:
     """A client with the server's headers. Reading has no time limit: whoever asks has one of its own."""
     return httpx2.AsyncClient(
+        auth=login,
         headers=[(name.encode(), value.encode()) for name, value in config.headers.items()],  # httpx2 takes ASCII alone
         timeout=httpx2.Timeout(min(config.connect_timeout, 30.0), read=None, pool=None),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
@@ -55,10 +57,14 @@ async def answered(client: httpx2.AsyncClient, request: httpx2.Request) -> Async
 
 def _may_follow(sent: httpx2.Request, following: httpx2.Request) -> bool:
     old, new = sent.url, following.url
-    upgraded = (old.scheme, new.scheme, old.port, new.port) == ("http", "https", None, None)
-    same = (old.scheme, old.port) == (new.scheme, new.port) or upgraded
     own_login = bool(new.userinfo) and new.userinfo != old.userinfo  # it would be sent as a password
-    return sent.method == following.method and old != new and old.host == new.host and same and not own_login
+    return sent.method == following.method and old != new and same_origin(old, new) and not own_login
+
+
+def same_origin(old: httpx2.URL, new: httpx2.URL) -> bool:
+    """Whether what was meant for `old` may be sent to `new`: the same origin, or the same host by HTTPS instead."""
+    upgraded = (old.scheme, new.scheme, old.port, new.port) == ("http", "https", None, None)
+    return old.host == new.host and ((old.scheme, old.port) == (new.scheme, new.port) or upgraded)
 
 
 def misled(response: httpx2.Response) -> str | None:
@@ -115,7 +121,7 @@ def origin(request: httpx2.Request) -> str:
 
 def excerpt(response: httpx2.Response, content: bytes) -> str:
     """Status and a short, tag-free excerpt: no HTML page ever reaches a model."""
-    text = one_line(_TAGS.sub(" ", content[:4096].decode("utf-8", "replace")))
+    text = mask(one_line(_TAGS.sub(" ", content[:4096].decode("utf-8", "replace"))), ())  # before a secret is cut
     said = f": {shorten(text, 160)}" if text else ", empty body"
     retry = response.headers.get("retry-after")
     wait = f" (retry after {shorten(one_line(retry), 40)})" if retry else ""
