@@ -357,3 +357,23 @@ def test_whatever_is_sent_is_understood_or_refused(parameters):
 @given(st.dictionaries(st.text(max_size=6), JSON, max_size=4))
 def test_an_object_is_always_passed_on_as_it_is(arguments):
     assert sent({"name": "echo", "arguments": arguments}) is arguments
+
+
+WORDS = st.sampled_from(
+    ["echo", " echo ", "", "  ", "tool_call", "tool_search", "mcp_", "mcp__p__tool_call", "mcp_p_tool_call", "a__b"]
+)
+INNER = st.dictionaries(st.sampled_from(["name", "tool", "args", "arguments", "input", "server", "x", "calls"]), WORDS)
+
+
+@given(WORDS, INNER | st.dictionaries(st.sampled_from(["arguments", "params", "name", "x"]), INNER))
+def test_the_form_that_is_asked_for_is_read_like_every_other(name: str, given_arguments: dict[str, Any]) -> None:
+    """It is seen at once; with a key that says nothing beside it, it takes the way of all other forms."""
+
+    def read(sent: dict[str, Any]) -> Request | None:
+        try:
+            return unwrap(sent, NAMES)
+        except Refused:  # its text shows all keys
+            return None
+
+    plain: dict[str, Any] = {"name": name, "arguments": given_arguments}
+    assert read(plain) == read({**plain, "unused": None})

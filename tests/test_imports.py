@@ -23,12 +23,24 @@ LAYERS = [
     {"listing", "search", "arguments", "guard", "eager"},
     {"catalog", "signature", "offers"},
     {"tool", "text", "config", "tokens", "masking"},
-    {"errors", "hosts", "caller", "wire", "memory", "step"},
+    {"errors", "hosts", "caller", "wire", "memory", "step", "private"},
 ]
 """The rooms of the house from the top down. A room imports from itself, from its own layer and from those below."""
 
 NARROWER = {
-    "upstream": {"catalog", "offers", "tool", "config", "text", "masking", "caller", "errors", "wire", "step"},
+    "upstream": {
+        "catalog",
+        "offers",
+        "tool",
+        "config",
+        "text",
+        "masking",
+        "caller",
+        "errors",
+        "wire",
+        "step",
+        "private",
+    },
     "demo": {"config"},
     "hosts": {"errors"},
 }

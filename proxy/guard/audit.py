@@ -87,11 +87,13 @@ class Audit:
 
     def _stamped(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         """The entry with its time as ISO 8601 with milliseconds."""
-        at = entry["time"] if "time" in entry else time.time()
+        fields = {"time": 0.0, **entry}
+        at: float = fields["time"] or time.time()
         if int(at) != self._second:
             self._second = int(at)
             self._written = datetime.fromtimestamp(self._second, UTC).isoformat().removesuffix("+00:00")
-        return {"time": "", **entry} | {"time": f"{self._written}.{int(at % 1 * 1000):03}+00:00"}
+        fields["time"] = f"{self._written}.{int(at % 1 * 1000):03}+00:00"
+        return fields
 
     def _line(self, fields: Mapping[str, Any]) -> bytes:
         try:

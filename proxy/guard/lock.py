@@ -4,18 +4,16 @@ It holds the hash of each tool's whole raw dict (not only of its description: a 
 change too), and one of what the server says about itself. A tool is approved if its hash is the one in the file.
 """
 
-import contextlib
 import hashlib
 import json
 import logging
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from proxy.errors import ConfigError
+from proxy.private import write_whole
 from proxy.tool import Tool
 
 log = logging.getLogger(__name__)
@@ -137,16 +135,8 @@ def write_lock(path: Path, lock: Lock) -> None:
     servers = {key: {"about": s.about, "tools": dict(s.tools)} for key, s in lock.servers.items()}
     text = json.dumps({"version": VERSION, "servers": servers}, indent=1, sort_keys=True, ensure_ascii=False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogatepass") as file:
-            file.write(text + "\n")
-        os.chmod(temporary, 0o644)  # it is read by everybody who shares the repository
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    content = f"{text}\n".encode("utf-8", "surrogatepass")
+    write_whole(path, content, 0o644)  # it is read by everybody who shares the repository
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -3,15 +3,12 @@
 A token is 256 random bits, so one round of sha256 is as good as any slower hash: there is nothing to guess.
 """
 
-import contextlib
 import hashlib
 import hmac
 import json
 import logging
-import os
 import re
 import secrets
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -20,6 +17,7 @@ from typing import Any, cast
 
 from proxy.config import others_may
 from proxy.errors import ConfigError
+from proxy.private import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -150,16 +148,8 @@ class TokenFile:
         tokens = self.read()
         change(tokens)
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")  # mode 0600
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                entries: list[Mapping[str, Any]] = [asdict(tokens[name]) for name in sorted(tokens)]
-                json.dump({"version": VERSION, "tokens": entries}, file, indent=1)
-            os.replace(temporary, self.path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        entries: list[Mapping[str, Any]] = [asdict(tokens[name]) for name in sorted(tokens)]
+        write_whole(self.path, json.dumps({"version": VERSION, "tokens": entries}, indent=1).encode())
 
 
 def _hash(token: bytes) -> str:

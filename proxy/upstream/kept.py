@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from proxy.config import ServerConfig, others_may, state_file
 from proxy.errors import ConfigError
+from proxy.private import write_whole
 
 if sys.platform != "win32":
     import fcntl
@@ -99,15 +99,7 @@ class LoginFile:
         data |= {"tokens": _plain(kept.tokens), "expires_at": kept.expires_at, "client": _plain(kept.client)}
         data |= {"metadata": _plain(kept.metadata), "resource": _plain(kept.resource)}
         self._make_folder()
-        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")  # mode 0600
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(data, file, indent=1)
-            os.replace(temporary, self.path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        write_whole(self.path, json.dumps(data, indent=1).encode())
 
     def remove(self) -> bool:
         """Forget the login; whether there was one. Raises OSError."""

@@ -5,19 +5,18 @@ one that cannot be read, that others can write, or that is for another config, i
 share the folder.
 """
 
-import contextlib
 import hashlib
 import logging
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from proxy.config import ServerConfig
+from proxy.private import write_whole
 from proxy.upstream.discovery import Found
 from proxy.upstream.recall import Answer, sealed, unsealed
 from proxy.wire import decode, encode
@@ -179,18 +178,11 @@ class Snapshot:
     def _replace(self, name: str, content: bytes) -> None:
         if self.folder is None:
             return
-        temporary = None
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=f".{name}.")  # mode 0600
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.replace(temporary, self.folder / name)
+            write_whole(self.folder / name, content)
         except OSError as error:
             log.warning("could not keep the snapshot %s: %s", self.folder / name, error)
-            if temporary is not None:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
 
 
 def _entries(data: Mapping[str, Any], name: str, key: str) -> list[dict[str, Any]]:
