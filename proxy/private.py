@@ -9,7 +9,11 @@ MINE = 0o600
 
 
 def write_whole(path: Path, content: bytes, mode: int = MINE) -> None:
-    """Put `content` in the place of a file, or of none, in a folder that is there; raises OSError, and leaves nothing."""
+    """Put `content` in the place of a file, or of none; its folder is there.
+
+    Raises:
+        OSError: it cannot be written; all is as it was.
+    """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with os.fdopen(handle, "wb") as file:
