@@ -131,6 +131,7 @@ def serve_mixed(place: Place, name: str, menu: list[dict[str, Any]]) -> Iterator
     names = {"search": "find_tool", "describe": "show_tool", "call": "run_tool"}
     config = place.config(servers, tool_search={"names": names}, first_list_wait=PATIENCE)
     with Daemon(place, "--config", str(config)) as daemon, http(daemon.url) as client:
+        client.tools()  # waits for every list: a refusal's near names are those of the servers that are known
         yield client
     place.clear()
 
