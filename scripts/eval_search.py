@@ -1,12 +1,13 @@
 #!/usr/bin/env python
 """Recall of the search on the labelled queries in `scripts/retrieval`.
 
-    python scripts/eval_search.py [--scope mcp|api|all|heldout|stranger] [--baseline] [--semantic] [--misses N] [--check]
+    python scripts/eval_search.py [--scope mcp|api|all|heldout|stranger] [--check]
+                                  [--baseline] [--semantic] [--misses N]
 
 Prints recall@1, @5 and @10, MRR, the share of queries without any result, recall@5 by kind of query, exact-name
 recall@1 (a tool's own name as the query), and the time of a build and of a query. The search was tuned on mcp and api;
 heldout and stranger have more servers (those of `tests/catalogs`) and harder queries, written before the search was run
-on them, stranger's by somebody who knew nothing of it; what was chosen by half of heldout is told in `scripts/retrieval`.
+on them, stranger's by somebody who knew nothing of it; `scripts/retrieval` tells what was chosen by half of heldout.
 match "any": one gold tool suffices; "all": share of the gold found.
 `--baseline` measures rank-bm25 with our tokenizer too, `--semantic` the extra narrow-waist[semantic] (12 ms a tool to
 embed, kept in `.cache`). `--check` fails when recall@5 on any file is more than half a point below the committed
