@@ -1,5 +1,6 @@
 """What a change of the configuration does to what is under way: to calls, to what waits in the guard, to the fleet."""
 
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -12,14 +13,18 @@ import pytest
 
 from proxy.caller import Access, Caller
 from proxy.catalog import Catalog, make_server
-from proxy.config import GuardConfig, Profile, ServerConfig, Settings, ToolSearchConfig
+from proxy.config import AuditConfig, GuardConfig, Profile, ServerConfig, Settings, ToolSearchConfig
 from proxy.errors import ConfigError, RateLimited, UpstreamFailure
 from proxy.guard import Gate
+from proxy.guard.approval import KEY
+from proxy.guard.audit import read_entries
+from proxy.masking import mask
 from proxy.reload import Reload, changes
 from proxy.tool import Tool
 from proxy.upstream import connection as module
+from proxy.upstream.discovery import Found
 from proxy.upstream.fleet import Fleet
-from proxy.upstream.snapshot import Snapshot
+from proxy.upstream.snapshot import Entry, Snapshot
 
 SERVER = """
 import json, sys
@@ -120,6 +125,102 @@ async def test_a_call_that_takes_too_long_is_told_why_it_ends(
         tasks.cancel_scope.cancel()
 
 
+async def test_a_call_that_waits_for_a_server_is_told_when_that_goes(tmp_path: Path) -> None:
+    silent = replace(server(tmp_path / "a"), args=("-c", "import sys; sys.stdin.read()"))
+    servers, told = fleet(silent), list[str]()
+
+    async def call() -> None:
+        try:
+            await servers.request("s", "tools/call", {"name": "slow"}, {}, Caller())
+        except UpstreamFailure as failure:
+            told.append(f"{failure.reason}, {failure.may_have_run}")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(servers.run)
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as calls:
+                calls.start_soon(call)
+                await anyio.wait_all_tasks_blocked()
+                servers.take(Settings())
+        assert told == ["it is no longer configured, False"]
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_server_that_is_leaving_says_nothing_of_what_there_is_now(tmp_path: Path) -> None:
+    servers = fleet(server(tmp_path / "a"))
+    old = servers.connections["s"]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(servers.run)
+        with anyio.fail_after(PATIENCE):
+            await servers.wait_known(PATIENCE)
+            servers.take(Settings())
+            old.on_change(old)  # a list that it was still sending
+            assert not servers.catalog.servers
+            old.on_updated(old, "test://x")
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_server_that_was_seen_before_is_started_at_once_when_it_is_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "START_DELAY", math.inf)
+    snapshot, known = Snapshot(tmp_path / "cache"), server(tmp_path / "a", launch_hash="0" * 64)
+    snapshot.save(known, Entry(Found(tools=[{"name": "slow"}], capabilities={"tools": {}}), modern=False))
+    servers = Fleet(Settings(), {"PATH": os.environ["PATH"]}, snapshot)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(servers.run)
+        with anyio.fail_after(PATIENCE):
+            await anyio.wait_all_tasks_blocked()
+            servers.take(Settings(servers=(known,)))
+            await servers.connections["s"].wait_tried()
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_connection_that_was_ended_before_it_began_never_begins(tmp_path: Path) -> None:
+    connection = fleet(server(tmp_path / "a")).connections["s"]
+    connection.end()
+    with anyio.fail_after(PATIENCE):
+        await connection.run()
+    assert connection.state == "stopped"
+
+
+async def test_a_session_of_a_client_of_its_own_is_of_the_new_server_too(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("of the old")
+    (tmp_path / "new").write_text("of the new")
+    servers, told = fleet(server(tmp_path / "old", session="per_client")), list[str]()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(servers.run)
+        with anyio.fail_after(PATIENCE):
+            await servers.wait_known(PATIENCE)
+            await called(servers, told)
+            servers.take(Settings(servers=(server(tmp_path / "new", session="per_client"),)))
+            await called(servers, told)
+        assert told == ["of the old", "of the new"]
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_server_that_is_not_changed_runs_no_more_calls_at_once_than_it_may(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a")
+    one = server(tmp_path / "a", max_concurrency=1)
+    servers, told = fleet(one), list[str]()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(servers.run)
+        with anyio.fail_after(PATIENCE):
+            await servers.wait_known(PATIENCE)
+            async with anyio.create_task_group() as calls:
+                calls.start_soon(called, servers, told)
+                await in_flight(servers)
+                servers.take(Settings(servers=(server(tmp_path / "b", "other"), one)))
+                calls.start_soon(called, servers, told)
+                await anyio.wait_all_tasks_blocked()
+                assert len(servers.connections["s"].questions._in_flight) == 1
+                for text in ("first", "second"):
+                    await anyio.to_thread.run_sync((tmp_path / "a").write_text, text)
+                    while text not in told:  # noqa: ASYNC110
+                        await anyio.sleep(0.001)
+        tasks.cancel_scope.cancel()
+
+
 async def test_what_the_process_never_learns_of_keeps_the_connection(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("answered")
     before = server(tmp_path / "file")
@@ -195,6 +296,35 @@ def test_a_result_that_was_kept_can_be_read_on_after_a_change() -> None:
     assert read is not None and "the end" in read["content"][0]["text"]
 
 
+class Person:
+    """A stateless client: it is asked in results."""
+
+    key, capabilities, stateless, log_level = None, {"elicitation": {}}, True, None
+
+
+async def test_a_question_that_is_open_can_be_answered_after_a_change() -> None:
+    tool, caller = Tool("s", "t", {"name": "t"}, "s__t"), Caller(origin=Person())  # type: ignore[arg-type]
+    first = gate()
+    question = (await first.ask(tool, {}, caller)).question
+    assert question is not None
+    yes = {"inputResponses": {KEY: {"action": "accept"}}, "requestState": question["requestState"]}
+    assert (await gate(first).ask(tool, {}, caller._replace(answers=yes))).approved
+    assert not (await gate().ask(tool, {}, caller._replace(answers=yes))).approved, "another proxy did not ask"
+
+
+def test_the_file_of_the_audit_is_open_once(tmp_path: Path) -> None:
+    audit = AuditConfig(tmp_path / "audit.jsonl")
+    first = gate(audit=audit)
+    assert first.audit is not None
+    first.audit.write({"one": 1})
+    second = gate(first, audit=audit)
+    assert first.audit._fd is None
+    assert second.audit is not None
+    second.audit.write({"two": 2})
+    second.audit.close()
+    assert [entry.keys() - {"time"} for entry in read_entries(audit)] == [{"one"}, {"two"}]
+
+
 def _catalog() -> Catalog:
     return Catalog([make_server(ServerConfig("s", "stdio"), [{"name": "t"}])])
 
@@ -250,6 +380,23 @@ async def test_nothing_is_watched_where_nothing_is_to_be_taken_up(quiet: Setting
         await Reload(quiet, never, never, listens=True).run()
 
 
+async def test_a_file_that_is_still_being_written_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([1, 1, 2, 3, None, 4, 4, 4])
+    monkeypatch.setattr("proxy.reload.POLL", 0.001)
+    monkeypatch.setattr("proxy.reload._stamp", lambda _: look if (look := next(looks, 0)) is None else (look, 0, 0))
+    left: list[list[int | None]] = []
+
+    def read() -> Settings:
+        left.append([*looks])
+        return Settings()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(
+            Reload(Settings(path=Path("x")), read, lambda _: tasks.cancel_scope.cancel(), listens=False).run
+        )
+    assert left[0] == [4]
+
+
 async def test_a_file_is_read_when_it_has_come_to_rest_and_a_refusal_keeps_what_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -263,7 +410,8 @@ async def test_a_file_is_read_when_it_has_come_to_rest_and_a_refusal_keeps_what_
         read.append(file.read_text())
         if read[-1] == "bad":
             raise ConfigError(f"{file}:1: bad")
-        return settings(*(ServerConfig(f"s{n}", "stdio") for n in range(len(read[-1]))), path=file)
+        made = (ServerConfig(f"s{n}", "stdio", secrets=("secret-of-four",)) for n in range(len(read[-1])))
+        return settings(*made, path=file)
 
     def take(new: Settings) -> None:
         taken.append(new)
@@ -283,3 +431,4 @@ async def test_a_file_is_read_when_it_has_come_to_rest_and_a_refusal_keeps_what_
         tasks.cancel_scope.cancel()
     assert [len(new.servers) for new in taken] == [4]
     assert read[0] == "bad" and read[-1] == "four"
+    assert mask("it knows secret-of-four", ()) == "it knows ***"

@@ -182,7 +182,6 @@ class Connection:
     def take(self, config: ServerConfig) -> None:
         """Go on under another configuration of the same server; its part of the catalog is made anew."""
         self.config = config
-        self.questions.take(config)
         self.lists.take(config)
 
     async def _until_wanted(self) -> None:
@@ -237,7 +236,7 @@ class Connection:
                     reason = error.reason
                     raise
                 except BaseException:
-                    reason = self.last_words.after(late) if budget.cancel_called else peer.reason
+                    reason = self.last_words.after(late) if budget.cancel_called else peer.reason or self._end
                     raise
                 finally:
                     # Told before the process has been tidied away, which takes seconds with a stubborn one: no new
