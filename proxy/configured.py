@@ -88,7 +88,8 @@ class Configured:
         """Makes what exists for anyone: its texts are clean also where nothing is guarded."""
         self.dispatcher = Dispatcher(fleet, configs, search, self.gate)
         self.forwarder = Forwarder(fleet, self.gate)
-        counts = Counts(snapshot.load_counts() if search.tokenizer == "o200k" else None)
+        exact = search.tokenizer == "o200k"
+        counts = Counts(snapshot.load_counts() if exact else None)
         self.semantics: Semantics | None = None
         """What gives the index its meaning; None where search goes by words alone."""
         if search.semantic == "on" and search.enabled != "off":
@@ -102,11 +103,14 @@ class Configured:
             counts,
             self.semantics,
         )
+        if before is not None:
+            self.shared.texts = before.shared.texts
+        self._views_before = before.views if before is not None else {}
         self.views: dict[Scope, View] = {}
         self.upkeep = Upkeep(
             self.shared,
             lambda: list(self.views.values()),
-            counts=counts if search.tokenizer == "o200k" and search.enabled != "off" else None,
+            counts=counts if exact and search.enabled != "off" else None,
             save=snapshot.save_counts,
             told=told,
         )
@@ -156,7 +160,7 @@ class Configured:
         key = self.scope if scope is None else scope
         found = self.views.get(key)
         if found is None:
-            found = self.views[key] = View(self.shared, key)
+            found = self.views[key] = View(self.shared, key, self._views_before.pop(key, None))
             self.upkeep.added()
         return found
 

@@ -50,7 +50,8 @@ class Shared:
 class View:
     """What one scope holds, and what its callers are shown of it."""
 
-    def __init__(self, shared: Shared, scope: Scope) -> None:
+    def __init__(self, shared: Shared, scope: Scope, before: "View | None" = None) -> None:
+        """`before`: the scope's view by an earlier configuration, whose index need not be made from nothing."""
         self._shared, self.scope = shared, scope
         self._settings = shared.settings
         self._seen: tuple[Catalog, Catalog] | None = None
@@ -64,7 +65,7 @@ class View:
         """Whether all schemas together are small enough to be shown without the bridge."""
         self.counted = False
         """Whether every text of the view has its exact count, or never will."""
-        self._index: tuple[str, Index] | None = None
+        self._index: tuple[str, Index] | None = before._index if before is not None else None
         self._listings: dict[tuple[str, str, bool], Listing] = {}
         self._tools: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
         self.weigh()

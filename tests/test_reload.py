@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
+from proxy.app import App
 from proxy.caller import Access, Caller
 from proxy.catalog import Catalog, make_server
 from proxy.config import AuditConfig, GuardConfig, Profile, ServerConfig, Settings, ToolSearchConfig
@@ -264,6 +265,18 @@ async def test_a_level_that_clients_asked_for_holds_for_servers_that_come_later(
     await servers.set_log_level("error")
     servers.take(Settings(servers=(server(tmp_path / "a"),)))
     assert servers.connections["s"].log_level == "error"
+
+
+async def test_the_index_of_what_has_not_changed_is_not_made_again(tmp_path: Path) -> None:
+    snapshot, known = Snapshot(tmp_path / "cache"), server(tmp_path / "a", launch_hash="0" * 64)
+    snapshot.save(known, Entry(Found(tools=[{"name": "slow"}], capabilities={"tools": {}}), modern=False))
+    before = Settings(servers=(known,))
+    app = App(before, {}, snapshot=snapshot)
+    index = await app.index()
+    app.take(replace(before, guard=GuardConfig(), tool_search=ToolSearchConfig(listing="off")))
+    assert await app.index() is index
+    app.take(Settings())
+    assert not (await app.index()).tools
 
 
 # What waits in the guard.
