@@ -14,8 +14,8 @@ from proxy.cli import main
 from proxy.config import OAuthConfig, ServerConfig, load
 from proxy.errors import ConfigError
 from proxy.masking import learn, mask
+from proxy.upstream.credentials import login_of
 from proxy.upstream.kept import Kept, LoginFile
-from proxy.upstream.login import login_of
 
 URL = "https://mcp.example.com/mcp"
 KEPT = Kept(
