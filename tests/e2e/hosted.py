@@ -84,9 +84,9 @@ def a_server(place: Place, kind: str = "http") -> Iterator[Hosted]:
 
 
 @contextmanager
-def serving(place: Place, config: str, *words: str) -> Iterator[StdioClient]:
+def serving(place: Place, config: str, *words: str, **environ: str) -> Iterator[StdioClient]:
     """A proxy over stdio, and its client."""
-    with StdioClient(place, proxy("--config", config, *words)) as client:
+    with StdioClient(place, proxy("--config", config, *words), **environ) as client:
         client.handshake()
         yield client
 

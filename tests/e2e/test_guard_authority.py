@@ -18,6 +18,7 @@ from proxy.upstream.asking import LoginError, log_in
 from proxy.upstream.authority import AuthorityError, refuse_unsafe
 from proxy.upstream.kept import Kept, LoginFile
 from proxy.upstream.login import Login
+from proxy.upstream.revoking import revoke
 
 PRM = "/.well-known/oauth-protected-resource/mcp"
 METADATA = "/.well-known/oauth-authorization-server"
@@ -228,6 +229,27 @@ async def test_headers_of_the_configuration_are_not_sent_to_an_authorization_ser
     await log_in(with_key, browse, 20)
     assert evil.seen("mcp")[-1]["api_key"] == "of-mine"
     assert {each.get("api_key", "") for each in evil.seen("token") + evil.seen("register")} == {""}
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [
+        ({"revoke_status": 0}, "it has no way to do that"),
+        ({"revoke_status": 400}, "HTTP 400 for the refresh token, HTTP 400 for the access token"),
+        ({"metadata": {"revocation_endpoint": "http://127.0.0.1:1/x"}}, "cannot reach http://127.0.0.1:1: "),
+        ({"metadata": {"revocation_endpoint": "http://auth.example.com/x"}}, "would have the login sent unencrypted"),
+        ({"revoke_status": 200, "instead": {"/oauth/revoke": {"hang": 3600}}}, "no answer within 1 s"),
+        ({"revoke_status": 200}, ""),
+    ],
+)
+async def test_why_tokens_could_not_be_revoked_is_told(
+    rules: dict[str, Any], why: str, evil: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.upstream.revoking.PATIENCE", 1.0 if "instead" in rules else 20.0)
+    evil.control(**rules)
+    kept = await logged_in(evil)
+    told = await revoke(config_of(evil), kept)
+    assert why in told and bool(why) == bool(told) and not evil.leaks(told)
 
 
 # Renewals.
