@@ -201,3 +201,17 @@ def test_a_server_without_such_a_login_is_one_clear_line(
     assert main([*words, "--config", str(write(tmp_path / "mcp.json", servers))]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"narrow-waist: {words[1]}") and "of-mine" not in line
+
+
+@pytest.mark.parametrize(
+    ("entry", "left"), [(CLAUDE_CODE, True), ({"enabled": True}, False), (True, False)], ids=["client", "on", "bare"]
+)
+def test_import_says_which_settings_of_a_login_it_leaves_behind(
+    entry: Any, left: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    file = tmp_path / "theirs.json"
+    file.write_text(json.dumps({"mcpServers": {"hosted": {"url": URL, "oauth": entry}}}), encoding="utf-8")
+    assert main(["import", "cursor", "--from", str(file), "--dry-run"]) == 0
+    assert ("not taken over: oauth; if its login needs that, set `oauth`" in capsys.readouterr().out) == left

@@ -295,7 +295,7 @@ class Connection:
         self._suspect = True
 
     def _set(self, state: State, reason: str, *, needs_login: bool = False) -> None:
-        self.state, self.reason, self.needs_login = state, reason, needs_login
+        self.state, self.reason, self.needs_login = state, self._mask(reason), needs_login
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
 

@@ -60,7 +60,7 @@ class Credentials(Login):
         except TimeoutError:
             raise self._failed(f"no token within {RENEWAL:g} s", permanent=False) from None
         except AuthorityError as error:
-            raise self._failed(str(error), permanent=not error.passing) from None
+            raise self._failed(provider.told(error), permanent=not error.passing) from None
         except (OAuthFlowError, ValidationError) as error:
             raise self._failed(provider.told(error)) from None
         kept = kept_of(provider)

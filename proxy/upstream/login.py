@@ -132,7 +132,7 @@ class Login(Provider):
         except ConfigError as error:
             self._trouble = str(error)
         if kept is not None and not fits(kept, self.oauth):
-            kept = None
+            kept, self._trouble = None, "the one that is kept was made otherwise than `oauth` says now"
         self._known = kept is not None
         if kept is None:
             self.context.clear_tokens()
