@@ -16,6 +16,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from proxy.config import OAuthConfig, ServerConfig
 from proxy.upstream.asking import LoginError, log_in
 from proxy.upstream.authority import AuthorityError, refuse_unsafe
+from proxy.upstream.failure import ConnectError
 from proxy.upstream.kept import Kept, LoginFile
 from proxy.upstream.login import Login
 from proxy.upstream.revoking import revoke
@@ -149,6 +150,7 @@ async def test_an_answer_without_end_is_given_up(path: str, evil: Hosted) -> Non
 async def test_an_answer_that_is_packed_is_not_unpacked(evil: Hosted) -> None:
     evil.control(instead={METADATA: {"text": "x", "headers": {"content-encoding": "gzip"}}})
     assert "packs its answer, which was not asked for" in await failed(evil)
+    assert evil.seen("instead")[-1]["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize("path", [METADATA, TOKEN])
@@ -261,18 +263,20 @@ def kept_before(hosted: Hosted, file: LoginFile) -> None:
     file.write(Kept(tokens, 1.0, OAuthClientInformationFull(client_id="c", redirect_uris=None), None, None))
 
 
-async def renewed(hosted: Hosted, tmp_path: Path, answer: dict[str, Any]) -> tuple[str, Kept | None]:
-    """How a request ends ("" where it got a token along), and what is kept then."""
+async def renewed(hosted: Hosted, tmp_path: Path, *answers: dict[str, Any]) -> tuple[str, Kept | None]:
+    """How a request for each answer ends ("" where it got a token along), and what is kept then."""
     file = LoginFile(config_of(hosted), {"XDG_STATE_HOME": str(tmp_path)})
     kept_before(hosted, file)
-    hosted.control(open=True, instead={"/token": answer})
-    said = ""
+    said: list[str] = []
     async with httpx2.AsyncClient(auth=Login(config_of(hosted), file)) as client:
-        try:
-            await client.get(hosted.url)
-        except Exception as error:
-            said = str(error)
-    return said, file.read()
+        for answer in answers:
+            hosted.control(open=True, instead={"/token": answer})
+            try:
+                await client.get(hosted.url)
+                said.append("")
+            except ConnectError as error:
+                said.append(str(error))
+    return "; ".join(said), file.read()
 
 
 async def test_a_renewal_keeps_what_it_does_not_replace(evil: Hosted, tmp_path: Path) -> None:
@@ -298,6 +302,9 @@ async def test_a_renewal_that_brings_no_token_loses_none(answer: dict[str, Any],
     said, kept = await renewed(evil, tmp_path, answer)
     assert said.startswith("its login could not be renewed: ") and "of-mine" not in said
     assert kept is not None and kept.tokens.refresh_token == "old-renewal-of-mine"
+    said, kept = await renewed(evil, tmp_path, answer, {"json": {"access_token": "good", "token_type": "bearer"}})
+    assert said.startswith("its login could") and said.endswith("; ")
+    assert kept is not None and kept.tokens.access_token == "good"
 
 
 async def test_two_who_wait_for_the_lock_of_a_file_that_is_replaced_hold_it_one_after_the_other(

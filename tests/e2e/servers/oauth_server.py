@@ -190,7 +190,8 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     if scope["type"] != "http":
         return await GUARDED(scope, receive, send)
     if scope["path"] in RULES["instead"]:
-        SEEN.append({"what": "instead", "path": scope["path"], "host": Request(scope).headers["host"]})
+        accepted = Request(scope).headers.get("accept-encoding")
+        SEEN.append({"what": "instead", "path": scope["path"], "accept-encoding": accepted})
         return await instead(RULES["instead"][scope["path"]])(scope, receive, send)
     if scope["path"].startswith(("/oauth/", "/.well-known/", "/control", "/seen")):
         return await OPEN(scope, receive, send)
