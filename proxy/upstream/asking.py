@@ -99,7 +99,7 @@ async def _refusal(config: ServerConfig, client: httpx2.AsyncClient, asking: "_A
             raise LoginError(f"HTTP {status}, but no request for a login; nothing is kept")
     if config.oauth.scopes:  # the first scope in it is the one that counts
         said = f'Bearer scope="{" ".join(config.oauth.scopes)}", {said}'
-    return httpx2.Response(401, headers={"www-authenticate": said}, request=request)
+    return httpx2.Response(401, headers={"www-authenticate": said.encode("ascii", "replace").decode()}, request=request)
 
 
 def _knock(config: ServerConfig, client: httpx2.AsyncClient, token: str | None = None) -> httpx2.Request:

@@ -8,8 +8,8 @@ here too. `asking.py` is a person's login, `credentials.py` one that needs nobod
 import ipaddress
 import re
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 
 import anyio
@@ -25,6 +25,7 @@ from mcp.shared.auth import (
     OAuthToken,
 )
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
+from pydantic import ValidationError
 
 from proxy.config import SCOPE, OAuthConfig, ServerConfig
 from proxy.errors import NarrowWaistError
@@ -197,6 +198,19 @@ class Provider(OAuthClientProvider):
         return shorten(mask(one_line(_plain(error)), secret_parts(filter(None, known))), 300)
 
 
+@contextmanager
+def odd_answers() -> Generator[None]:
+    """Around what the SDK reads: raises AuthorityError for what it expects of no server, such as text that is none."""
+    try:
+        yield
+    except ValidationError:
+        raise
+    except httpx2.InvalidURL:
+        raise AuthorityError("it was sent to an address that is none") from None
+    except (ValueError, OverflowError, RecursionError):
+        raise AuthorityError("an answer cannot be read") from None
+
+
 async def driven(provider: Provider, refusal: httpx2.Response) -> None:
     """Run a provider's flow from a server's refusal (a 401) until it has a token; the server itself is sent nothing.
 
@@ -209,9 +223,10 @@ async def driven(provider: Provider, refusal: httpx2.Response) -> None:
     try:
         async with authority_client() as client:
             await anext(flow)  # the request, which has been refused
-            outgoing = await flow.asend(refusal)
-            while outgoing is not request:
-                outgoing = await flow.asend(await ask(client, outgoing, provider.home))
+            with odd_answers():
+                outgoing = await flow.asend(refusal)
+                while outgoing is not request:
+                    outgoing = await flow.asend(await ask(client, outgoing, provider.home))
     finally:
         await flow.aclose()
 

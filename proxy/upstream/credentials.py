@@ -14,7 +14,16 @@ from mcp.shared.auth import OAuthClientMetadata
 from pydantic import ValidationError
 
 from proxy.config import ServerConfig
-from proxy.upstream.authority import MACHINE, AuthorityError, Provider, ask, authority_client, driven, kept_of
+from proxy.upstream.authority import (
+    MACHINE,
+    AuthorityError,
+    Provider,
+    ask,
+    authority_client,
+    driven,
+    kept_of,
+    odd_answers,
+)
 from proxy.upstream.failure import ConnectError, ScopeNeeded
 from proxy.upstream.kept import LoginFile
 from proxy.upstream.login import RENEWAL, Login, own_login
@@ -86,7 +95,8 @@ class _Machine(Provider):
         context.client_metadata.scope = before.current_tokens.scope if before.current_tokens is not None else None
         async with authority_client() as client:
             response = await ask(client, await self._perform_authorization(), self.home)
-        await self._handle_token_response(response)
+        with odd_answers():
+            await self._handle_token_response(response)
 
     async def _perform_authorization(self) -> httpx2.Request:
         self.settle()

@@ -189,6 +189,27 @@ async def test_a_token_that_is_none_is_refused(changed: dict[str, Any], says: st
     assert says in await failed(evil)
 
 
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ({"where": 'Bearer resource_metadata="https://a:b/"'}, "an address that is none"),
+        ({"where": 'Bearer resource_metadata="/x"'}, "would have the login sent unencrypted"),
+        ({"where": 'Bearer resource_metadata="file:///etc/passwd"'}, "would have the login sent unencrypted"),
+        ({"instead": {TOKEN: {"status": 400, "text": "é", "charset": "latin-1"}}}, "an answer cannot be read"),
+        ({"instead": {TOKEN: {"text": "[" * 100_000}}}, "validation error"),
+        ({"instead": {TOKEN: {"text": "é", "charset": "latin-1"}}}, "validation error"),
+    ],
+)
+async def test_an_answer_that_no_server_should_give_is_one_line(rules: dict[str, Any], says: str, evil: Hosted) -> None:
+    evil.control(**rules)
+    assert says in await failed(evil)
+
+
+async def test_a_refusal_in_any_letters_is_understood(evil: Hosted) -> None:
+    evil.control(where='Bearer realm="é"')
+    assert (await logged_in(evil)).tokens.access_token
+
+
 @pytest.mark.parametrize("lasts", [0, -1, "3600", 10**30, 10**400, None])
 async def test_a_lifetime_is_understood_however_it_is_sent(lasts: Any, evil: Hosted, tmp_path: Path) -> None:
     evil.control(metadata={"token_endpoint": f"{evil.base}/odd"}, open=True)

@@ -114,9 +114,10 @@ def test_client_credentials_need_nobody_and_are_kept_like_a_login(place: Place, 
         file, kept = hosted.files[0], hosted.kept()
         assert kept["tokens"]["access_token"] != token and SECRET not in file.read_text(encoding="utf-8")
         file.write_text(json.dumps({**kept, "expires_at": 1.0}), encoding="utf-8")
-        before = len(hosted.seen("mcp", authorization=f"Bearer {kept['tokens']['access_token']}"))
+        useless = ("", f"Bearer {kept['tokens']['access_token']}")
+        before = [len(hosted.seen("mcp", authorization=each)) for each in useless]
         assert echoed(client) and len(fetched(hosted)) == 3
-        assert len(hosted.seen("mcp", authorization=f"Bearer {kept['tokens']['access_token']}")) == before
+        assert [len(hosted.seen("mcp", authorization=each)) for each in useless] == before
         assert not hosted.leaks(client.stderr.text) and SECRET not in client.stderr.text
     assert not hosted.seen("authorize") and not hosted.seen("register")
     done = place.cli("login", "hosted", "--config", config, MINE=SECRET)

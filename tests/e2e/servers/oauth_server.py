@@ -41,6 +41,7 @@ RULES: dict[str, Any] = {
     "echo": "",  # a refusal repeats what was sent behind this, as some gateways do
     "open": False,  # nobody needs a token
     "described": True,  # there is metadata of the resource
+    "where": None,  # what a refusal says of that
     "needs": "",  # the scope without which no tool is called
     "challenge": "Bearer ",  # what a refusal for lack of it asks for
     "revoke_status": 0,  # of the endpoint that revokes tokens; 0: there is none
@@ -58,13 +59,13 @@ RENEWAL: dict[str, str] = {}
 
 
 def instead(rule: dict[str, Any]) -> Response:
-    """`status` (200), `headers`, and `json` or `text`, so many `times`; or nothing for so many seconds (`hang`)."""
+    """`status` (200), `headers`, and `json` or `text` (in a `charset`), so many `times`, after `hang` seconds."""
 
     async def body() -> Any:
         await anyio.sleep(rule.get("hang", 0))
         text = json.dumps(rule["json"]) if "json" in rule else rule.get("text", "")
         for _ in range(rule.get("times", 1)):
-            yield text.encode()
+            yield text.encode(rule.get("charset", "utf-8"))
 
     return StreamingResponse(body(), rule.get("status", 200), rule.get("headers"), media_type="application/json")
 
@@ -207,7 +208,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
         if RULES["elsewhere"] is not None:
             return await RedirectResponse(RULES["elsewhere"], 307)(scope, receive, send)
         return await GUARDED(scope, receive, send)
-    where = f'Bearer resource_metadata="{BASE}/.well-known/oauth-protected-resource{PATH}"'
+    where = RULES["where"] or f'Bearer resource_metadata="{BASE}/.well-known/oauth-protected-resource{PATH}"'
     body = f"{RULES['echo']}{given.removeprefix('Bearer ')} is no good" if RULES["echo"] else "who are you?"
     status = 403 if RULES["echo"] else 401
     return await Response(body, status, {"www-authenticate": where})(scope, receive, send)
