@@ -14,8 +14,9 @@ from proxy.cli import main
 from proxy.config import OAuthConfig, ServerConfig, load
 from proxy.errors import ConfigError
 from proxy.masking import learn, mask
+from proxy.upstream.authority import fits
+from proxy.upstream.credentials import login_of
 from proxy.upstream.kept import Kept, LoginFile
-from proxy.upstream.login import login_of
 
 URL = "https://mcp.example.com/mcp"
 KEPT = Kept(
@@ -125,6 +126,9 @@ def test_the_block_is_read_with_references(tmp_path: Path) -> None:
         ({"scopes": ['a"b']}, "expected names of scopes"),
         ({"client_secret": "s"}, "means nothing without `client_id`"),
         ({"callback_port": 70000}, "expected a number of at least 1 and at most 65535"),
+        ({"grant": "password"}, "expected one of authorization_code, client_credentials"),
+        ({"grant": "client_credentials", "client_id": "c"}, "needs `client_id` and `client_secret`"),
+        ({"issuer": "auth.example.com"}, "expected the address of an authorization server"),
     ],
 )
 def test_what_is_wrong_in_the_block_is_an_error_that_names_it(block: Any, says: str, tmp_path: Path) -> None:
@@ -133,12 +137,59 @@ def test_what_is_wrong_in_the_block_is_an_error_that_names_it(block: Any, says: 
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "block", [{"oauth": True}, {"oauth": {"clientId": "x", "callbackPort": "8"}}, {"auth": "${NO}"}]
-)
+@pytest.mark.parametrize("block", [{"oauth": True}, {"oauth": False}, {"auth": "${NO}"}, {"auth": "oauth"}])
 def test_what_other_clients_mean_by_such_a_key_changes_nothing(block: dict[str, Any], tmp_path: Path) -> None:
     [found] = load(write(tmp_path / "mcp.json", {"hosted": {"url": URL, **block}}), {}).servers
     assert found.problem is None and found.oauth == OAuthConfig()
+
+
+CLAUDE_CODE = {"clientId": "c", "callbackPort": 8080, "scopes": "a b", "authServerMetadataUrl": "https://x.example"}
+CURSOR = {"CLIENT_ID": "c", "CLIENT_SECRET": "${MY_SECRET}", "scopes": ["a", "b"]}
+GEMINI = {"enabled": True, "clientId": "c", "tokenUrl": "https://x.example", "redirectUri": "http://localhost:1/x"}
+OPENCODE = {"clientId": "c", "clientSecret": "${MY_SECRET}", "scope": "a b"}
+
+
+@pytest.mark.parametrize(
+    ("block", "expected", "ignored"),
+    [
+        ({"oauth": CLAUDE_CODE}, OAuthConfig(("a", "b"), "c", None, 8080), "'authServerMetadataUrl'"),
+        ({"auth": CURSOR}, OAuthConfig(("a", "b"), "c", "s3cret-of-mine"), ""),
+        ({"oauth": GEMINI}, OAuthConfig((), "c"), "'tokenUrl', 'redirectUri'"),
+        ({"oauth": OPENCODE}, OAuthConfig(("a", "b"), "c", "s3cret-of-mine"), ""),
+        ({"oauth": {"clientId": "c"}}, OAuthConfig((), "c"), ""),
+        ({"oauth": {"tokenUrl": "https://x.example"}}, OAuthConfig(), "means nothing here: 'tokenUrl'"),
+        ({"oauth": {"clientId": "c", "callbackPort": "x"}}, OAuthConfig(), "nothing of it is used"),
+        ({"oauth": {"clientId": "c", "clientSecret": "${NO}"}}, OAuthConfig(), "nothing of it is used"),
+    ],
+)
+def test_what_maps_of_other_clients_blocks_is_taken_and_the_rest_is_told(
+    block: dict[str, Any], expected: OAuthConfig, ignored: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "mcp.json", {"hosted": {"url": URL, **block}})
+    path.chmod(0o600)
+    settings = load(path, {"MY_SECRET": "s3cret-of-mine"})
+    [found] = settings.servers
+    assert found.problem is None and found.oauth == expected
+    assert ("s3cret-of-mine" in found.secrets) == (expected.client_secret is not None)
+    assert len(settings.warnings) == bool(ignored) and ignored in "".join(settings.warnings)
+
+
+def test_a_secret_that_is_written_out_in_the_block_is_masked_too(tmp_path: Path) -> None:
+    found = strict(tmp_path, {"oauth": {"client_id": "me", "client_secret": "written-out-of-mine"}})
+    assert "written-out-of-mine" in found.secrets
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"client_id": "another"},
+        {"client_id": "c", "client_secret": "s", "grant": "client_credentials"},
+        {"issuer": "https://auth.example.com"},
+    ],
+)
+def test_a_login_that_was_made_otherwise_than_is_configured_is_none(change: dict[str, Any]) -> None:
+    assert fits(KEPT, OAuthConfig()) and fits(KEPT, OAuthConfig(client_id="c"))
+    assert not fits(KEPT, OAuthConfig(**change))
 
 
 @pytest.mark.parametrize("words", [["login", "nowhere"], ["login", "local"], ["logout", "local"], ["login", "own"]])
@@ -150,3 +201,17 @@ def test_a_server_without_such_a_login_is_one_clear_line(
     assert main([*words, "--config", str(write(tmp_path / "mcp.json", servers))]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"narrow-waist: {words[1]}") and "of-mine" not in line
+
+
+@pytest.mark.parametrize(
+    ("entry", "left"), [(CLAUDE_CODE, True), ({"enabled": True}, False), (True, False)], ids=["client", "on", "bare"]
+)
+def test_import_says_which_settings_of_a_login_it_leaves_behind(
+    entry: Any, left: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    file = tmp_path / "theirs.json"
+    file.write_text(json.dumps({"mcpServers": {"hosted": {"url": URL, "oauth": entry}}}), encoding="utf-8")
+    assert main(["import", "cursor", "--from", str(file), "--dry-run"]) == 0
+    assert ("not taken over: oauth; if its login needs that, set `oauth`" in capsys.readouterr().out) == left

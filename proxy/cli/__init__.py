@@ -107,6 +107,7 @@ def _eval_options(sub: argparse.ArgumentParser) -> None:
 def _login_options(name: str, sub: argparse.ArgumentParser) -> None:
     sub.add_argument("server", help="its name in the configuration")
     if name == "login":
+        sub.add_argument("--scope", action="append", metavar="NAMES", help="ask for these too; repeatable")
         sub.add_argument("--no-browser", action="store_true", help="only print the address to open")
         sub.add_argument("--wait", type=float, default=300.0, metavar="SECONDS", help="how long you have (300)")
 

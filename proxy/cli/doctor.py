@@ -15,7 +15,7 @@ from proxy.cli.common import settings
 from proxy.cli.files import surroundings
 from proxy.cli.given import Given, given_by
 from proxy.cli.logs import set_up_logging
-from proxy.cli.looking import all_known, looking
+from proxy.cli.looking import all_known, all_tried, looking
 from proxy.cli.seen import Seen, Text, TokenCounter, made_for, seen
 from proxy.cli.startup import Startup, measure
 from proxy.cli.table import printed_table
@@ -73,6 +73,7 @@ async def _examine(
     app = looking(config, options.profile, environ)
     async with app.running():
         await all_known(app)
+        await all_tried(app, with_login=True)
         await app.counted()
         counter = TokenCounter(exact=config.tool_search.tokenizer == "o200k")
         found = [await seen(app, row, options.name, counter) for row in rows]

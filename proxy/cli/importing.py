@@ -185,3 +185,5 @@ def _print_source(source: Source, home: Path, vault: Vault) -> None:
         print(f"  {name}: {launch.transport}{state}, {shorten(mask(one_line(where or ''), secrets), _WIDTH)}")
         if launch.ignored:
             print(f"    has no equal here: {', '.join(launch.ignored)}")
+        if launch.login:
+            print(f"    not taken over: {launch.login}; if its login needs that, set `oauth` in upstreams.yaml")

@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 import webbrowser
+from contextlib import suppress
 from dataclasses import replace
 
 import anyio
@@ -13,11 +14,13 @@ from anyio.to_thread import run_sync
 from proxy.cli.common import settings
 from proxy.cli.logs import set_up_logging
 from proxy.cli.looking import all_tried, looking
-from proxy.config import ServerConfig, Settings
+from proxy.config import SCOPE, ServerConfig, Settings
 from proxy.errors import ConfigError, NarrowWaistError
 from proxy.upstream.asking import log_in
-from proxy.upstream.kept import LoginFile
+from proxy.upstream.authority import MACHINE, fits
+from proxy.upstream.kept import Kept, LoginFile
 from proxy.upstream.login import own_login
+from proxy.upstream.revoking import revoke
 
 
 def run(options: argparse.Namespace) -> int:
@@ -27,10 +30,17 @@ def run(options: argparse.Namespace) -> int:
     server = _server(config, options.server)
     file = LoginFile(server, os.environ)
     if options.command == "logout":
-        return _log_out(server, file)
+        return anyio.run(_log_out, server, file)
+    if server.problem is not None:
+        raise ConfigError(server.problem)
     if place := own_login(server):
         raise ConfigError(f"{server.key}: its login is in {place} of the configuration, which goes first; take it out")
-    return anyio.run(_log_in, config, server, file, options)
+    if server.oauth.grant == MACHINE:
+        raise ConfigError(f"{server.key}: logs in by itself, with the client credentials of `oauth`; look: check")
+    scopes = [scope for text in options.scope or () for scope in text.split()]
+    if wrong := next((scope for scope in scopes if not SCOPE.fullmatch(scope)), None):
+        raise ConfigError(f"--scope {wrong!r}: expected names of scopes, of ASCII without quotes and backslashes")
+    return anyio.run(_log_in, config, server, file, scopes, options)
 
 
 def _server(config: Settings, key: str) -> ServerConfig:
@@ -40,29 +50,48 @@ def _server(config: Settings, key: str) -> ServerConfig:
     if found is None or found.transport == "stdio":
         what = "is started as a program, and has no login" if found is not None else "is no server of the configuration"
         raise ConfigError(f"{key} {what}; at an address are: {', '.join(at_address) or 'none'}")
-    if found.problem is not None:
-        raise ConfigError(found.problem)
     return found
 
 
-def _log_out(server: ServerConfig, file: LoginFile) -> int:
-    try:
-        was = file.remove()
-    except OSError as error:
-        raise NarrowWaistError(f"{file.path}: cannot be removed: {error.strerror}") from None
-    print(f"{server.key}: logged out; this machine has no token of it any more" if was else f"{server.key}: no login")
+async def _log_out(server: ServerConfig, file: LoginFile) -> int:
+    kept: Kept | None = None
+    why = "it could not be read"
+    async with file.locked():  # or a proxy that renews it just now would put it back
+        with suppress(ConfigError):
+            kept = file.read()
+        try:
+            was = file.remove()
+        except OSError as error:
+            raise NarrowWaistError(f"{file.path}: cannot be removed: {error.strerror}") from None
+    if not was and server.problem is not None:  # of another address, perhaps
+        raise ConfigError(server.problem)
+    if not was:
+        print(f"{server.key}: no login")
+        return 0
+    if kept is not None:
+        why = await revoke(server, kept)
+    done = f"not revoked at its server: {why}" if why else "revoked at its server too"
+    print(f"{server.key}: logged out; this machine has no token of it any more ({done})")
     return 0
 
 
-async def _log_in(config: Settings, server: ServerConfig, file: LoginFile, options: argparse.Namespace) -> int:
+async def _log_in(
+    config: Settings, server: ServerConfig, file: LoginFile, scopes: list[str], options: argparse.Namespace
+) -> int:
     async def show(address: str) -> None:
         print(f"Log in to {server.key} in a browser on this machine, within {options.wait:g} s:\n{address}", flush=True)
         if not options.no_browser:
             await run_sync(webbrowser.open, address)
 
-    kept = await log_in(server, show, options.wait)
+    before: Kept | None = None
+    with suppress(ConfigError):  # what cannot be used is replaced
+        before = file.read()
+    if before is not None and not fits(before, server.oauth):
+        before = None
+    kept = await log_in(server, show, options.wait, scopes=scopes, before=before)
     try:
-        file.write(kept)
+        async with file.locked():  # or a proxy that renews the old one just now would put it back
+            file.write(kept)
     except OSError as error:
         raise NarrowWaistError(f"{file.path}: the login cannot be kept: {error.strerror}") from None
     app = looking(replace(config, servers=(replace(server, enabled=True),)))

@@ -35,8 +35,11 @@ async def all_known(app: App) -> None:
     await app.fleet.wait_known(max((c.config.connect_timeout for c in app.fleet.connections.values()), default=0.0))
 
 
-async def all_tried(app: App) -> None:
-    """Wait until each server is ready, or one attempt to connect it has failed; lazy ones are started too."""
+async def all_tried(app: App, *, with_login: bool = False) -> None:
+    """Wait until each server is ready, or one attempt to connect it has failed; lazy ones are started too.
+
+    `with_login`: only those that may want a login, which is known by trying alone.
+    """
 
     async def tried(connection: Connection) -> None:
         connection.wake()
@@ -45,7 +48,8 @@ async def all_tried(app: App) -> None:
 
     async with anyio.create_task_group() as tasks:
         for connection in app.fleet.connections.values():
-            tasks.start_soon(tried, connection)
+            if connection.may_want_login or not with_login:
+                tasks.start_soon(tried, connection)
 
 
 def withheld_note(app: App) -> str:

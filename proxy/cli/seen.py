@@ -12,7 +12,6 @@ from proxy.app import App
 from proxy.hosts import UNKNOWN, HostRow
 from proxy.listing import Listing
 from proxy.tokens import child_argv, decode_answer, encode_request, estimate
-from proxy.upstream.failure import NEEDS_LOGIN
 
 
 @dataclass(frozen=True)
@@ -168,10 +167,10 @@ def _advice(
     unnamed = [key for key, form in forms.items() if form == "unnamed"]
     if unnamed:
         found.append(f"{len(unnamed)} servers are not even named: raise listing_max_tokens, or disable some.")
-    reasons = {key: c.reason for key, c in app.fleet.connections.items() if key in app.catalog.servers}
-    found += [f"{key}: {reason}" for key, reason in reasons.items() if reason.startswith(NEEDS_LOGIN)]
-    unknown = [key for key, server in app.catalog.servers.items() if not server.known]
-    unknown = [key for key in unknown if not reasons.get(key, "").startswith(NEEDS_LOGIN)]
+    shown = {key: c for key, c in app.fleet.connections.items() if key in app.catalog.servers}
+    lacking = {key: connection.reason for key, connection in shown.items() if connection.needs_login}
+    found += [f"{key}: {reason}" for key, reason in lacking.items()]
+    unknown = [key for key, server in app.catalog.servers.items() if not server.known and key not in lacking]
     if unknown:
         found.append(f"No list of tools is known of {', '.join(unknown)}: narrow-waist check says why.")
     return found

@@ -9,6 +9,7 @@ What is wrong with one server (an unset variable, say) becomes that server's `pr
 from proxy.config.environment import OWN_TOKEN, Expansion, child_environment, expand
 from proxy.config.exposure import others_may
 from proxy.config.loader import find, load, places, state_file, user_file
+from proxy.config.oauth_block import SCOPE
 from proxy.config.settings import (
     RISKS,
     AuditConfig,
@@ -30,6 +31,7 @@ from proxy.config.settings import (
 __all__ = [
     "OWN_TOKEN",
     "RISKS",
+    "SCOPE",
     "AuditConfig",
     "Decision",
     "Expansion",

@@ -41,7 +41,7 @@ def exposure(path: Path, servers: Mapping[str, Node]) -> str | None:
 
 def _literal(server: Node) -> Iterator[str]:
     """The fields of a server whose value is a secret, written out."""
-    for block in ("env", "headers", "oauth"):
+    for block in ("env", "headers", "oauth", "auth"):
         node = server.items.get(block)
         for name, value in node.items.items() if node is not None else ():
             if _SECRET.search(name) and not _PLACE.search(name) and "${" not in value.text:

@@ -12,7 +12,7 @@ from proxy.caller import CLIENT_REQUESTS
 from proxy.config.document import Node, present
 from proxy.config.environment import doubt
 from proxy.config.fields import Reader, slip_of, unknown_key
-from proxy.config.oauth_block import oauth
+from proxy.config.oauth_block import FOREIGN_BLOCKS, foreign_oauth, oauth
 from proxy.config.settings import Mode, ServerConfig, Transport, Validate
 from proxy.hosts.launches import OURSELVES
 from proxy.hosts.secrets import literal_secrets
@@ -41,9 +41,6 @@ PROTECTING = frozenset({
     "client_requests", "inherit_env", "session", *(name for name, ours in _SPELLINGS.items() if ours in _TOOLS_KEYS),
 })  # fmt: skip
 """Keys without which more can happen than the person meant; a slip in one is an error in every kind of file."""
-
-_STRICT_ONLY = ("oauth",)
-"""Keys that other clients have with another meaning each: in their blocks they mean nothing, as ever."""
 
 _TRANSPORTS: Mapping[str, str] = {
     "stdio": "stdio", "http": "http", "sse": "sse",
@@ -106,7 +103,7 @@ def server(
     env = _env(block, read)
     headers = {name: value.strip() for name, value in read.mapping(block.get("headers")).items()}
     url = read.text(block.get("url"))
-    login = oauth(block.get("oauth"), read)
+    login = foreign_oauth(node.items, read, warnings) if lenient else oauth(block.get("oauth"), read)
     if (
         transport != "stdio"
         and url is not None
@@ -161,7 +158,9 @@ def server(
         idle_timeout=read.number(block.get("idle_timeout"), 300.0, 0),
         max_result_chars=int(read.number(block.get("max_result_chars"), 0, 0)),
         launch_hash=_launch_hash(block, transport, file),
-        secrets=secret_parts({*env.values(), *headers.values(), *read.secrets, *literal_secrets(args, url)}),
+        secrets=secret_parts(
+            {*env.values(), *headers.values(), *read.secrets, *literal_secrets(args, url), login.client_secret or ""}
+        ),
         problem="; ".join(dict.fromkeys(problems)) or None,
     )
     return config
@@ -182,9 +181,9 @@ def _block(node: Node, read: Reader, *, lenient: bool, warnings: list[str]) -> _
     unknown: list[str] = []
     for name, child in node.items.items():
         ours = _SPELLINGS.get(name, name) if lenient else name
-        if (ours in KEYS and not (lenient and ours in _STRICT_ONLY)) or (
-            lenient and ours in (*_TOOLS_KEYS, "disabled")
-        ):
+        if lenient and name in FOREIGN_BLOCKS and child.is_map:
+            continue  # see `foreign_oauth`
+        if (ours in KEYS and not (lenient and ours == "oauth")) or (lenient and ours in (*_TOOLS_KEYS, "disabled")):
             if ours not in keys or name == ours:
                 keys[ours] = child
         elif not lenient:

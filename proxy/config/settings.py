@@ -11,6 +11,7 @@ Transport = Literal["stdio", "http", "sse"]
 Mode = Literal["auto", "legacy", "modern"]
 Validate = Literal["strict", "warn", "off"]
 Risk = Literal["read", "write", "destructive"]
+Grant = Literal["authorization_code", "client_credentials"]
 Decision = Literal["allow", "ask", "deny"]
 LockPolicy = Literal["off", "warn", "strict"]
 RISKS: tuple[Risk, ...] = ("read", "write", "destructive")
@@ -28,6 +29,10 @@ class OAuthConfig:
     client_secret: str | None = field(default=None, repr=False)
     callback_port: int = 0
     """Port of 127.0.0.1 that the browser comes back to; 0: any that is free."""
+    grant: Grant = "authorization_code"
+    """client_credentials: no person logs in; client_id and client_secret are good for a token."""
+    issuer: str | None = None
+    """The only authorization server that may have the login, whatever the server says; None: the server chooses."""
 
 
 @dataclass(frozen=True)

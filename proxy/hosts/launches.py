@@ -47,6 +47,8 @@ class Launch:
     """Variable -> how the program's own file asks for it, such as `${input:token}`."""
     ignored: tuple[str, ...] = ()
     """Keys of the entry that have no equal here."""
+    login: str = ""
+    """The key with the settings of a login, which are left behind: most are made for that program alone."""
 
     def __post_init__(self) -> None:
         """Raises HostFileError where the entry can start nothing."""
@@ -97,6 +99,7 @@ def read_entry(entry: object, dialect: Dialect) -> Launch:
         timeout=_seconds(given, dialect),
         connect_timeout=_number(given, "startup_timeout_sec") or _number(given, "connect_timeout"),
         ignored=tuple(sorted(given.keys() - _READ - MEANINGLESS)),
+        login=next((name for name in ("oauth", "auth") if _mapping(given.get(name)).keys() - {"enabled"}), ""),
     )
     return _codex(_neutral(launch, dialect), given) if dialect is Dialect.CODEX else _neutral(launch, dialect)
 

@@ -5,32 +5,30 @@ Only the command `login` does this; whatever serves uses what is kept of it (`lo
 
 import asyncio
 import hmac
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import shlex
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import httpx2
-from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError
+from mcp.client.auth import OAuthFlowError, OAuthRegistrationError
+from mcp.client.auth.utils import union_scopes
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
-from pydantic import AnyUrl, ValidationError
+from pydantic import AnyUrl, Field, ValidationError
 
-from proxy.config import OAuthConfig, ServerConfig
+from proxy.config import ServerConfig
 from proxy.errors import NarrowWaistError
-from proxy.masking import mask, secret_parts
 from proxy.text import one_line, shorten
-from proxy.upstream.failure import describe
+from proxy.upstream.authority import ANSWER, AuthorityError, Provider, driven, kept_of, lacking, refuse_unsafe
 from proxy.upstream.kept import Kept
-from proxy.upstream.login import Store, configured_client, kept_of
 from proxy.upstream.session import CLIENT_INFO
 from proxy.upstream.web import answered, http_client, misled
-from proxy.wire import decode, encode_request
+from proxy.wire import encode_request
 
 PATIENCE = 300.0
 """Seconds that a person has by default."""
-ANSWER = 30.0
-"""Seconds that a server may be silent."""
 _HEAD = 16 * 1024
 _PATH = "/callback"
 
@@ -42,47 +40,74 @@ class LoginError(NarrowWaistError):
     """Raised where a login did not come about; says why, and what to do. Holds no secret."""
 
 
-async def log_in(config: ServerConfig, show: Show, patience: float = PATIENCE) -> Kept:
+async def log_in(
+    config: ServerConfig,
+    show: Show,
+    patience: float = PATIENCE,
+    *,
+    scopes: Sequence[str] = (),
+    before: Kept | None = None,
+) -> Kept:
     """Have a person log in to a server, and return what is to be kept of it.
 
-    `patience`: seconds that the person has.
+    `patience`: seconds that the person has; `scopes`: to ask for beside those that the server or the configuration
+    names, and beside those of the login `before`.
 
     Raises:
         LoginError: no login came about.
     """
     assert config.url is not None
+    granted = (before.tokens.scope or "").split() if before is not None else []
     async with _way_back(config.oauth.callback_port, patience) as back:
-        asking = _Asking(config, back, show)
+        asking = _Asking(config, back, show, [*granted, *scopes])
         try:
-            async with http_client(config, asking) as client:
+            async with http_client(config) as client:
                 client.timeout = httpx2.Timeout(ANSWER)
-                async with answered(client, _knock(config, client)) as response:
-                    status, elsewhere = response.status_code, misled(response)
+                await driven(asking, await _refusal(config, client, asking))
+                kept = kept_of(asking)
+                assert kept is not None
+                async with answered(client, _knock(config, client, kept.tokens.access_token)) as response:
+                    if response.status_code in (401, 403):
+                        what = f"refused the token that was just made for it (HTTP {response.status_code})"
+                        raise LoginError(f"{what}; nothing is kept")
         except LoginError as error:
-            raise LoginError(f"{config.key}: {error}") from None
+            again = f"; narrow-waist logout {shlex.quote(config.key)} forgets the scopes of the login before"
+            raise LoginError(
+                f"{config.key}: {error}{again * (bool(granted) and 'invalid_scope' in str(error))}"
+            ) from None
         except httpx2.HTTPError as error:
-            raise LoginError(f"{config.key}: cannot be reached: {asking.told(describe(error))}") from None
+            raise LoginError(f"{config.key}: cannot be reached: {asking.told(error)}") from None
         except OAuthRegistrationError as error:
             raise LoginError(
-                f"{config.key}: it does not register us by itself ({asking.told(_plain(error))}); register a client "
+                f"{config.key}: it does not register us by itself ({asking.told(error)}); register a client "
                 "there by hand, and set `oauth: {client_id: ..., callback_port: ...}` of this server"
             ) from None
-        except (OAuthFlowError, ValidationError) as error:
-            raise LoginError(f"{config.key}: the login failed: {asking.told(_plain(error))}") from None
-    if elsewhere is not None:
-        raise LoginError(f"{config.key}: {elsewhere}")
-    if (kept := kept_of(asking, config.oauth)) is None:
-        said = "answered without asking for a login" if status < 400 else f"HTTP {status}, but no request for a login"
-        raise LoginError(f"{config.key}: {said}; nothing is kept")
-    if status in (401, 403):
-        raise LoginError(f"{config.key}: refused the token that was just made for it (HTTP {status}); nothing is kept")
+        except (AuthorityError, OAuthFlowError, ValidationError) as error:
+            raise LoginError(f"{config.key}: the login failed: {asking.told(error)}") from None
     return kept
 
 
-def _knock(config: ServerConfig, client: httpx2.AsyncClient) -> httpx2.Request:
-    """The request that asks for a login, because it has none."""
+async def _refusal(config: ServerConfig, client: httpx2.AsyncClient, asking: "_Asking") -> httpx2.Response:
+    """What the server answers to whoever has no login, as a refusal that asks for one; raises LoginError."""
+    request = _knock(config, client)
+    async with answered(client, request) as response:
+        status, said = response.status_code, response.headers.get("www-authenticate", "")
+        if (elsewhere := misled(response)) is not None:
+            raise LoginError(elsewhere)
+        asking.unasked = response.is_success
+        if not (response.is_success or status == 401 or lacking(response) is not None):
+            raise LoginError(f"HTTP {status}, but no request for a login; nothing is kept")
+    if config.oauth.scopes:  # the first scope in it is the one that counts
+        said = f'Bearer scope="{" ".join(config.oauth.scopes)}", {said}'
+    return httpx2.Response(401, headers={"www-authenticate": said.encode("ascii", "replace").decode()}, request=request)
+
+
+def _knock(config: ServerConfig, client: httpx2.AsyncClient, token: str | None = None) -> httpx2.Request:
+    """The request that asks for a login where it has no token."""
     assert config.url is not None
     headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": LATEST_HANDSHAKE_VERSION}
+    if token is not None:
+        headers["authorization"] = f"Bearer {token}"
     if config.transport == "sse":
         return client.build_request("GET", config.url, headers=headers)
     params = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": {}, "clientInfo": CLIENT_INFO}
@@ -91,46 +116,44 @@ def _knock(config: ServerConfig, client: httpx2.AsyncClient) -> httpx2.Request:
     return client.build_request("POST", config.url, content=body, headers=headers)
 
 
-class _Asking(OAuthClientProvider):
-    """The SDK's flow, with what the person has configured in the place of what the server says."""
+class _Ours(OAuthClientMetadata):
+    """What we say of ourselves. Whichever scopes the SDK chooses while it runs, `also` are asked for beside them."""
 
-    def __init__(self, config: ServerConfig, back: "_WayBack", show: Show) -> None:
-        assert config.url is not None
-        ours = OAuthClientMetadata(
+    also: list[str] = Field(default_factory=list, exclude=True)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "scope" and self.also:
+            value = union_scopes(value if isinstance(value, str) else None, " ".join(self.also))
+        super().__setattr__(name, value)
+
+
+class _Asking(Provider):
+    """The flow in which a person is asked."""
+
+    def __init__(self, config: ServerConfig, back: "_WayBack", show: Show, also: list[str]) -> None:
+        ours = _Ours(
             client_name="Narrow Waist",
             redirect_uris=[AnyUrl(back.address)],
             token_endpoint_auth_method="none",
+            also=also,
         )
-        store = Store(configured_client(config.oauth, None))
-        super().__init__(config.url, ours, store, redirect_handler=self._send_away, callback_handler=self._come_back)
-        self._oauth: OAuthConfig = config.oauth
+        super().__init__(config, ours, self._send_away, self._come_back)
         self._back, self._show = back, show
+        self.unasked = False
+        """Whether the server has answered without a login. Some ask for one only when a tool is called."""
         self._spent: list[str] = []
         """Secrets of this login that are good for one time."""
 
-    async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        flow = super()._auth_flow(request)
-        try:
-            outgoing = await anext(flow)
-            while True:
-                response = yield outgoing
-                if outgoing is request and self._oauth.scopes:
-                    said = response.headers.get("www-authenticate", "")  # the first scope in it is the one that counts
-                    response.headers["www-authenticate"] = f'Bearer scope="{" ".join(self._oauth.scopes)}", {said}'
-                outgoing = await flow.asend(response)
-        except StopAsyncIteration:
-            return
-        finally:
-            await flow.aclose()
+    def _expected_issuer(self) -> str:
+        if self.unasked and self.context.protected_resource_metadata is None:
+            raise LoginError("answered without asking for a login; nothing is kept")
+        return super()._expected_issuer()
 
     async def _perform_authorization_code_grant(self) -> tuple[str, str]:
         metadata = self.context.oauth_metadata
-        if (client := configured_client(self._oauth, metadata)) is not None:
-            self.context.client_info = client
         places = [metadata.authorization_endpoint, metadata.token_endpoint] if metadata is not None else []
-        for address in places or [AnyUrl(self.context.server_url)]:  # without metadata they are at the server itself
-            if address.scheme != "https" and address.host not in ("127.0.0.1", "localhost", "[::1]"):
-                raise OAuthFlowError(f"{address.scheme}://{address.host} would have the login sent unencrypted")
+        for address in places or [self.home]:  # without metadata they are at the server itself
+            refuse_unsafe(httpx2.URL(str(address)), self.home)
         code, verifier = await super()._perform_authorization_code_grant()
         self._spent += [code, verifier]
         return code, verifier
@@ -143,12 +166,8 @@ class _Asking(OAuthClientProvider):
     async def _come_back(self) -> AuthorizationCodeResult:
         return await self._back.answer()
 
-    def told(self, text: str) -> str:
-        """What may be told of an error."""
-        tokens, client = self.context.current_tokens, self.context.client_info
-        known = [*self._spent, self._back.state, client.client_secret if client is not None else ""]
-        known += [tokens.access_token, tokens.refresh_token] if tokens is not None else []
-        return shorten(mask(one_line(text), secret_parts(filter(None, known))), 300)
+    def told(self, error: Exception, *more: str) -> str:
+        return super().told(error, *self._spent, self._back.state, *more)
 
 
 class _WayBack:
@@ -227,16 +246,3 @@ async def _way_back(port: int, patience: float) -> AsyncGenerator[_WayBack]:
         yield back
     finally:
         server.close()  # and no waiting for connections that a browser has opened in advance
-
-
-def _plain(error: Exception) -> str:
-    """An error of the SDK, of whose answers it shows only what is meant to be shown: they may hold a token."""
-    text = str(error)
-    if "validation error" in text:
-        return text.partition("\n")[0]
-    head, brace, rest = text.partition("{")
-    try:
-        answer: dict[str, object] = decode((brace + rest).encode())  # a mapping, as it begins with a brace
-    except (ValueError, RecursionError):
-        return text
-    return head + ": ".join(str(answer[name]) for name in ("error", "error_description") if name in answer)

@@ -8,7 +8,6 @@ The last good list survives every disconnect. `calls.py` sends on the session th
 import logging
 import math
 import random
-import shlex
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,10 +20,10 @@ from proxy.config import Mode, ServerConfig, child_environment
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.masking import mask
 from proxy.text import one_line, shorten
-from proxy.upstream.failure import NEEDS_LOGIN, ConnectError, describe, single
+from proxy.upstream.credentials import login_of
+from proxy.upstream.failure import ConnectError, LoginNeeded, ScopeNeeded, describe, explained, single
 from proxy.upstream.http import open_http
 from proxy.upstream.lists import Lists
-from proxy.upstream.login import login_of
 from proxy.upstream.peer import METHOD_NOT_FOUND, Peer
 from proxy.upstream.questions import Clients, Questions
 from proxy.upstream.reaper import Reaper
@@ -66,6 +65,8 @@ class Connection:
     state: State = "stopped"
     reason: str = ""
     """Why it is not ready, in words; "" while it is."""
+    needs_login: bool = False
+    """Whether that is a login which only a person can make."""
     next_try: float | None = None
     """`time.time()` of the next attempt."""
     log_level: str | None = None
@@ -97,6 +98,11 @@ class Connection:
             self.state = "known"
             if self._era == "auto" and self.lists.modern is not None:
                 self._era = "modern" if self.lists.modern else "legacy"
+
+    @property
+    def may_want_login(self) -> bool:
+        """Whether it is at an address, and nothing that is configured goes in the place of a login."""
+        return self._login is not None
 
     @property
     def settled(self) -> bool:
@@ -137,7 +143,7 @@ class Connection:
             await self._until_wanted()
             failures = 0
             while True:
-                self._set("starting", self.reason)
+                self._set("starting", self.reason, needs_login=self.needs_login)
                 self._wake, self._lost = anyio.Event(), anyio.Event()
                 self._tried_at = started = anyio.current_time()
                 era, attempts, error = self._era, self._attempts, None
@@ -201,7 +207,7 @@ class Connection:
         delay = cap if permanent else random.uniform(0, cap)  # full jitter
         self.next_try = time.time() + delay
         log.warning("server %r is unavailable: %s (next try in %.0f s)", self.config.key, reason, delay)
-        self._set("failed", reason)
+        self._set("failed", reason, needs_login=_needs_login(error))
         with anyio.move_on_after(delay):
             await (self._login.awaited(self._wake) if self._login is not None else self._wake.wait())
             wait = self._tried_at + MIN_RETRY - anyio.current_time()
@@ -213,7 +219,7 @@ class Connection:
         peer = Peer(self.config.key, self._on_notification, self.questions.answer)
         began = anyio.current_time()
         late = f"not ready within {self.config.connect_timeout:g} s (connect_timeout)"
-        reason = "connection lost"
+        reason, needs_login = "connection lost", False
         # One scope for the whole connection, its deadline lifted once ready: leaving a scope early with the
         # transport's task group still open would break the nesting of scopes.
         with anyio.CancelScope(deadline=began + self.config.connect_timeout) as budget:
@@ -233,7 +239,7 @@ class Connection:
                         tasks.cancel_scope.cancel()
                     reason = peer.reason
                 except ConnectError as error:
-                    reason = error.reason
+                    reason, needs_login = error.reason, _needs_login(error)
                     raise
                 except BaseException:
                     reason = self.last_words.after(late) if budget.cancel_called else peer.reason or self._end
@@ -243,7 +249,8 @@ class Connection:
                     # call takes this session, and nobody waits for it.
                     self._attempts += 1
                     self._refused += self._session is None
-                    self._set("starting" if self._lost.is_set() or self._idle else "failed", reason)
+                    state: State = "starting" if self._lost.is_set() or self._idle else "failed"
+                    self._set(state, reason, needs_login=needs_login)
                     peer.close(self._end if self._session else "the connection could not be set up")
         if budget.cancelled_caught:
             if self.config.mode == "auto":  # it may be the probe that stalls the server
@@ -280,30 +287,19 @@ class Connection:
         try:
             session = await negotiate(peer, self._era, self.questions.declared)
         except (ConnectError, UpstreamFailure) as error:
+            if isinstance(error.__cause__, ConnectError):  # its login failed, which says nothing of the era
+                raise error.__cause__ from None
             if self.config.mode == "auto":
                 if self._era == "modern":
                     self._era = "auto"  # it has changed since it was remembered
-                elif error.reason.startswith(NEEDS_LOGIN):
-                    pass  # it says nothing of the era
                 elif self._era == "auto" and isinstance(error, UpstreamFailure):
                     self._era = "legacy"  # it died of the probe
                 elif self._era == "legacy" and isinstance(error, ConnectError):
                     self._era = "auto"
-            raise self._explained(error) from None
+            raise explained(error, self.config.key, self.may_want_login, self.last_words.after) from None
         if self.config.mode == "auto":
             self._era = "modern" if session.modern else "legacy"
         return session
-
-    def _explained(self, error: ConnectError | UpstreamFailure) -> ConnectError:
-        reason = error.reason
-        permanent = (isinstance(error, ConnectError) and error.permanent) or reason.startswith(NEEDS_LOGIN)
-        if reason.startswith(("HTTP 401", "HTTP 403")):
-            permanent = True
-            how = f"narrow-waist login {shlex.quote(self.config.key)}, or " if self._login is not None else ""
-            reason += (
-                f" (check the login this server needs: {how}`headers` of server {self.config.key!r} in the config)"
-            )
-        return ConnectError(self.last_words.after(reason), permanent=permanent)
 
     @asynccontextmanager
     async def _open(self, peer: Peer) -> AsyncGenerator[None]:
@@ -325,8 +321,8 @@ class Connection:
     def _on_suspect(self) -> None:
         self._suspect = True
 
-    def _set(self, state: State, reason: str) -> None:
-        self.state, self.reason = state, reason
+    def _set(self, state: State, reason: str, *, needs_login: bool = False) -> None:
+        self.state, self.reason, self.needs_login = state, self._mask(reason), needs_login
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
 
@@ -419,3 +415,7 @@ class Connection:
                     self._on_lost()
                 self._suspect = False
         return await self.ready()
+
+
+def _needs_login(error: Exception | None) -> bool:
+    return isinstance(error, LoginNeeded | ScopeNeeded)

@@ -1,11 +1,11 @@
 """Why a connection could not be made, in words, and whether trying again soon can help."""
 
 import shlex
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import cast
 
-from proxy.errors import NarrowWaistError
+from proxy.errors import NarrowWaistError, UpstreamFailure
 from proxy.upstream.ambient import certificates_at_fault, proxy_at_fault
 
 
@@ -29,17 +29,36 @@ def naming_certificates() -> Generator[None]:
         raise ConnectError(reason, permanent=True) from None
 
 
-NEEDS_LOGIN = "needs a login: "
-"""What the reason of a LoginNeeded begins with."""
-
-
 class LoginNeeded(ConnectError):
     """Raised where a server wants a login and there is none that it takes; nothing was executed."""
 
     def __init__(self, key: str, why: str = "") -> None:
         """`key`: of the server; `why`: what is wrong with the login that is kept."""
         command = f"narrow-waist login {shlex.quote(key)}"
-        super().__init__(f"{NEEDS_LOGIN}{command}" + (f" ({why})" if why else ""), permanent=True)
+        super().__init__(f"needs a login: {command}" + (f" ({why})" if why else ""), permanent=True)
+
+
+class ScopeNeeded(ConnectError):
+    """Raised where the login does not reach as far as one request; the server takes it for others, and nothing was
+    executed.
+    """
+
+    def __init__(self, scopes: tuple[str, ...], step: str) -> None:
+        """`scopes`: what it lacks, as far as the server says; `step`: what a person can do."""
+        lacks = f"the scope {' '.join(scopes)}" if scopes else "a scope that the server does not name"
+        super().__init__(f"its login lacks {lacks}: {step}", permanent=True)
+
+
+def explained(
+    error: ConnectError | UpstreamFailure, key: str, has_login: bool, after: Callable[[str], str]
+) -> ConnectError:
+    """The error of a connection to the server `key` that could not be set up; `after` adds its last words."""
+    reason, permanent = error.reason, isinstance(error, ConnectError) and error.permanent
+    if reason.startswith(("HTTP 401", "HTTP 403")):
+        permanent = True
+        how = f"narrow-waist login {shlex.quote(key)}, or " if has_login else ""
+        reason += f" (check the login this server needs: {how}`headers` of server {key!r} in the config)"
+    return ConnectError(after(reason), permanent=permanent)
 
 
 def single(error: Exception) -> Exception:

@@ -18,7 +18,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from proxy.config import ServerConfig
 from proxy.text import one_line, shorten
-from proxy.upstream.failure import ConnectError, LoginNeeded, describe
+from proxy.upstream.failure import ConnectError, LoginNeeded, ScopeNeeded, describe
 from proxy.upstream.peer import Peer
 from proxy.upstream.web import (
     AT_ONCE,
@@ -213,8 +213,9 @@ class _Link:
             except TooLarge as error:
                 self._peer.fail(ident, str(error))
             except ConnectError as error:  # of the login
-                (self._on_lost if isinstance(error, LoginNeeded) else self._on_suspect)()
-                self._peer.fail(ident, error.reason, may_have_run=False)
+                if not isinstance(error, ScopeNeeded):  # which says nothing of the session
+                    (self._on_lost if isinstance(error, LoginNeeded) else self._on_suspect)()
+                self._peer.fail(ident, error.reason, may_have_run=False, cause=error)
             except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
                 self._on_suspect()
                 self._peer.fail(ident, f"cannot reach {origin(request)}: {describe(error)}", may_have_run=False)

@@ -90,7 +90,7 @@ class LoginFile:
                 OAuthMetadata.model_validate(data["metadata"]) if data.get("metadata") else None,
                 ProtectedResourceMetadata.model_validate(data["resource"]) if data.get("resource") else None,
             )
-        except ValidationError:
+        except (ValidationError, OverflowError):
             raise ConfigError(f"{self.path}: is not a login that was kept") from None
 
     def write(self, kept: Kept) -> None:
@@ -113,20 +113,36 @@ class LoginFile:
     async def locked(self) -> AsyncGenerator[None]:
         """Held by one proxy at a time: what renews a token is often good for one time only.
 
-        The file itself is what is locked. It is replaced while it is, so whoever has waited must look at it anew.
+        The file itself is what is locked. It is replaced while it is, so whoever has waited locks the new one, and must
+        look at it anew.
         """
-        lock = None
+        lock = self._opened()
         try:
-            if sys.platform != "win32":
-                with contextlib.suppress(OSError):  # there is none any more
-                    lock = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             with anyio.move_on_after(LOCKED):
-                while lock is not None and not _taken(lock):  # noqa: ASYNC110 -- another process has it
-                    await anyio.sleep(LOCK_LOOK)
+                while lock is not None:
+                    if not _taken(lock):
+                        await anyio.sleep(LOCK_LOOK)
+                    elif self._stands(lock):
+                        break
+                    else:
+                        os.close(lock)
+                        lock = self._opened()
             yield
         finally:
             if lock is not None:
                 os.close(lock)
+
+    def _opened(self) -> int | None:
+        if sys.platform != "win32":
+            with contextlib.suppress(OSError):  # there is none any more
+                return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        return None
+
+    def _stands(self, lock: int) -> bool:
+        """Whether what is locked is still the file."""
+        with contextlib.suppress(OSError):
+            return os.path.samestat(os.fstat(lock), os.stat(self.path))
+        return False
 
     def _make_folder(self) -> None:
         folder = self.path.parent

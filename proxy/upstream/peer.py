@@ -247,10 +247,12 @@ class Peer:
             self._settle(pending, self._malformed(frame["result"]))
         return True
 
-    def fail(self, ident: object, reason: str, *, may_have_run: bool = True) -> None:
-        """Fail the one request with that id; unknown ids are ignored."""
+    def fail(self, ident: object, reason: str, *, may_have_run: bool = True, cause: Exception | None = None) -> None:
+        """Fail the one request with that id, because of `cause` where that says more; unknown ids are ignored."""
         if (pending := self._waiting(ident)) is not None:
-            self._settle(pending, UpstreamFailure(self.server, reason, may_have_run=may_have_run))
+            failure = UpstreamFailure(self.server, reason, may_have_run=may_have_run)
+            failure.__cause__ = cause
+            self._settle(pending, failure)
 
     def close(self, reason: str) -> None:
         """The connection has ended: every waiting request fails with `reason`. The first reason stays."""

@@ -68,7 +68,7 @@ class _SseLink:
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             self._peer.fail(ident, f"cannot reach {origin(request)}: {describe(error)}", may_have_run=False)
         except ConnectError as error:  # of the login
-            self._peer.fail(ident, error.reason, may_have_run=False)
+            self._peer.fail(ident, error.reason, may_have_run=False, cause=error)
             if isinstance(error, LoginNeeded):
                 self._peer.close(error.reason)
         except Exception as error:  # whatever it is, it must not take the connection with it

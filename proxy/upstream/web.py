@@ -149,6 +149,28 @@ class _Pushback(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
+class _Beginning(httpx2.AsyncByteStream):
+    """The first bytes of a byte stream."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, limit: int) -> None:
+        self._inner, self._left = inner, limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._inner:
+            yield chunk[: self._left]
+            self._left -= len(chunk)
+            if self._left <= 0:
+                return
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def shorten_body(response: httpx2.Response, limit: int = 64 * 1024) -> None:
+    """Have no more than `limit` bytes read of a body of which nothing was read yet."""
+    response.stream = _Beginning(cast(httpx2.AsyncByteStream, response.stream), limit)
+
+
 async def is_event_stream(response: httpx2.Response) -> bool:
     """Whether the response is one: some gateways label a bare JSON body so."""
     if not response.is_success or content_type(response) != "text/event-stream":

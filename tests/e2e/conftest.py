@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from harness import ROOT, Daemon, Place
+from hosted import Hosted, a_server
 
 FOREIGN = ROOT / ".cache" / "foreign"
 
@@ -26,6 +27,13 @@ def place(tmp_path: Path) -> Iterator[Place]:
     made = Place(folder)
     yield made
     made.clear()
+
+
+@pytest.fixture
+def hosted(place: Place) -> Iterator[Hosted]:
+    """A server that wants a login."""
+    with a_server(place) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

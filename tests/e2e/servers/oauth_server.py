@@ -4,7 +4,8 @@
 
 Its first line of stdout is `PORT n`; the server is at /mcp or /sse. Whoever opens the address of a login has logged in,
 or is refused. `POST /control` with JSON changes how it behaves (see RULES), and does at once: `expire` (no access token
-is good any more), `revoke` (nor one for renewal). `GET /seen` gives what was asked of it, in its order.
+is good any more), `revoke` (nor one for renewal), `reset` (to what it was). `GET /seen` gives what was
+asked of it, in its order.
 """
 
 import base64
@@ -16,11 +17,12 @@ import sys
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+import anyio
 import uvicorn
 from sdk_server import server, sse_app
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 KIND = sys.argv[2]
@@ -39,12 +41,33 @@ RULES: dict[str, Any] = {
     "echo": "",  # a refusal repeats what was sent behind this, as some gateways do
     "open": False,  # nobody needs a token
     "described": True,  # there is metadata of the resource
+    "where": None,  # what a refusal says of that
+    "needs": "",  # the scope without which no tool is called
+    "challenge": "Bearer ",  # what a refusal for lack of it asks for
+    "revoke_status": 0,  # of the endpoint that revokes tokens; 0: there is none
+    "metadata": {},  # of the authorization server, besides
+    "back": {},  # what the browser brings back, besides
+    "instead": {},  # path: what is answered there, see `instead`
 }
+ORIGINAL = dict(RULES)
 SEEN: list[dict[str, Any]] = []
 CLIENTS: dict[str, dict[str, Any]] = {}
 CODES: dict[str, dict[str, str]] = {}
-ACCESS: set[str] = set()
-RENEWAL: set[str] = set()
+ACCESS: dict[str, str] = {}
+"""Access token -> its scopes."""
+RENEWAL: dict[str, str] = {}
+
+
+def instead(rule: dict[str, Any]) -> Response:
+    """`status` (200), `headers`, and `json` or `text` (in a `charset`), so many `times`, after `hang` seconds."""
+
+    async def body() -> Any:
+        await anyio.sleep(rule.get("hang", 0))
+        text = json.dumps(rule["json"]) if "json" in rule else rule.get("text", "")
+        for _ in range(rule.get("times", 1)):
+            yield text.encode(rule.get("charset", "utf-8"))
+
+    return StreamingResponse(body(), rule.get("status", 200), rule.get("headers"), media_type="application/json")
 
 
 async def resource(_request: Request) -> Response:
@@ -63,12 +86,14 @@ async def metadata(_request: Request) -> Response:
         "code_challenge_methods_supported": ["S256"],
         "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
     }
-    return JSONResponse(found | ({"registration_endpoint": f"{BASE}/oauth/register"} if RULES["register"] else {}))
+    found |= {"registration_endpoint": f"{BASE}/oauth/register"} if RULES["register"] else {}
+    found |= {"revocation_endpoint": f"{BASE}/oauth/revoke"} if RULES["revoke_status"] else {}
+    return JSONResponse(found | RULES["metadata"])
 
 
 async def register(request: Request) -> Response:
     asked = await request.json()
-    SEEN.append({"what": "register", **asked})
+    SEEN.append({"what": "register", "api_key": request.headers.get("x-api-key", ""), **asked})
     made = {**asked, "client_id": f"client-{secrets.token_hex(8)}"}
     CLIENTS[made["client_id"]] = made
     return JSONResponse(made, 201)
@@ -88,37 +113,44 @@ async def authorize(request: Request) -> Response:
     else:
         found["code"] = f"code-{secrets.token_hex(16)}"
         CODES[found["code"]] = asked
-    return RedirectResponse(f"{asked['redirect_uri']}?{urlencode(found)}", 302)
+    return RedirectResponse(f"{asked['redirect_uri']}?{urlencode(found | RULES['back'])}", 302)
 
 
 async def token(request: Request) -> Response:
     asked = dict(parse_qsl((await request.body()).decode()))
     SEEN.append({"what": "token", "authorization": request.headers.get("authorization"), **asked})
+    SEEN[-1]["api_key"] = request.headers.get("x-api-key", "")
+    scope = asked.get("scope", "tools")
     if asked["grant_type"] == "refresh_token":
         if RULES["renewal_status"] != 200:
             return Response("down", RULES["renewal_status"])
         if asked["refresh_token"] not in RENEWAL:
             return JSONResponse({"error": "invalid_grant", "error_description": f"unknown {asked}"}, 400)
-        RENEWAL.discard(asked["refresh_token"])  # good for one time
-    else:
+        scope = RENEWAL.pop(asked["refresh_token"])  # good for one time
+    elif asked["grant_type"] == "authorization_code":
         of = CODES.pop(asked["code"], None)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(asked["code_verifier"].encode()).digest()).rstrip(b"=")
         if of is None or challenge.decode() != of["code_challenge"] or of["redirect_uri"] != asked["redirect_uri"]:
             return JSONResponse({"error": "invalid_grant"}, 400)
+        scope = of.get("scope", "tools")
     if RULES["client"] is not None:
         expected = base64.b64encode(":".join(RULES["client"]).encode()).decode()
         if request.headers.get("authorization") != f"Basic {expected}":
-            return JSONResponse({"error": "invalid_client"}, 401)
+            return JSONResponse({"error": "invalid_client", "error_description": f"unknown {asked}"}, 401)
     access, renewal = f"access.{secrets.token_urlsafe(24)}", f"renewal.{secrets.token_urlsafe(24)}"
-    ACCESS.add(access)
-    RENEWAL.add(renewal)
+    ACCESS[access] = RENEWAL[renewal] = scope
     SEEN.append({"what": "made", "tokens": [access, renewal]})
     if RULES["token_answer"] is not None:
         text = RULES["token_answer"].replace("ASKED", json.dumps(asked)).replace("ACCESS", access)
         return Response(text, 400 if text.startswith(("no", '{"error"')) else 200)
-    return JSONResponse(
-        {"access_token": access, "token_type": "bearer", "expires_in": 3600, "refresh_token": renewal, "scope": "tools"}
-    )
+    made = {"access_token": access, "token_type": "bearer", "expires_in": 3600, "scope": scope}
+    return JSONResponse(made | ({} if asked["grant_type"] == "client_credentials" else {"refresh_token": renewal}))
+
+
+async def revoke(request: Request) -> Response:
+    asked = dict(parse_qsl((await request.body()).decode()))
+    SEEN.append({"what": "revoke", "authorization": request.headers.get("authorization"), **asked})
+    return Response("", RULES["revoke_status"])
 
 
 async def control(request: Request) -> Response:
@@ -127,6 +159,8 @@ async def control(request: Request) -> Response:
             ACCESS.clear()
             if name == "revoke":
                 RENEWAL.clear()
+        elif name == "reset":
+            RULES.update(ORIGINAL)
         else:
             assert name in RULES, name
             RULES[name] = value
@@ -144,6 +178,7 @@ OPEN = Starlette(
         Route("/oauth/register", register, methods=["POST"]),
         Route("/oauth/authorize", authorize),
         Route("/oauth/token", token, methods=["POST"]),
+        Route("/oauth/revoke", revoke, methods=["POST"]),
         Route("/control", control, methods=["POST"]),
         Route("/seen", seen),
     ]
@@ -155,16 +190,25 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     """What is guarded wants a token; the rest is open to everybody."""
     if scope["type"] != "http":
         return await GUARDED(scope, receive, send)
+    if scope["path"] in RULES["instead"]:
+        accepted = Request(scope).headers.get("accept-encoding")
+        SEEN.append({"what": "instead", "path": scope["path"], "accept-encoding": accepted})
+        return await instead(RULES["instead"][scope["path"]])(scope, receive, send)
     if scope["path"].startswith(("/oauth/", "/.well-known/", "/control", "/seen")):
         return await OPEN(scope, receive, send)
     given = Request(scope).headers.get("authorization", "")
     version = Request(scope).headers.get("mcp-protocol-version", "")
-    SEEN.append({"what": "mcp", "version": version, "authorization": given})
-    if RULES["open"] or given.removeprefix("Bearer ") in ACCESS:
+    key = Request(scope).headers.get("x-api-key", "")
+    SEEN.append({"what": "mcp", "version": version, "authorization": given, "api_key": key})
+    granted = ACCESS.get(given.removeprefix("Bearer "))
+    if RULES["needs"] and Request(scope).headers.get("mcp-method") == "tools/call":
+        if RULES["needs"] not in (granted or "").split():
+            return await Response("no", 403, {"www-authenticate": RULES["challenge"]})(scope, receive, send)
+    if RULES["open"] or granted is not None:
         if RULES["elsewhere"] is not None:
             return await RedirectResponse(RULES["elsewhere"], 307)(scope, receive, send)
         return await GUARDED(scope, receive, send)
-    where = f'Bearer resource_metadata="{BASE}/.well-known/oauth-protected-resource{PATH}"'
+    where = RULES["where"] or f'Bearer resource_metadata="{BASE}/.well-known/oauth-protected-resource{PATH}"'
     body = f"{RULES['echo']}{given.removeprefix('Bearer ')} is no good" if RULES["echo"] else "who are you?"
     status = 403 if RULES["echo"] else 401
     return await Response(body, status, {"www-authenticate": where})(scope, receive, send)
