@@ -21,7 +21,7 @@ from proxy.config import Mode, ServerConfig, child_environment
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.masking import mask
 from proxy.text import one_line, shorten
-from proxy.upstream.failure import NEEDS_LOGIN, ConnectError, describe, single
+from proxy.upstream.failure import NEEDS_LOGIN, ConnectError, describe, late, single
 from proxy.upstream.http import open_http
 from proxy.upstream.lists import Lists
 from proxy.upstream.login import login_of
@@ -185,7 +185,6 @@ class Connection:
     async def _serve(self) -> None:
         peer = Peer(self.config.key, self._on_notification, self.questions.answer)
         began = anyio.current_time()
-        late = f"not ready within {self.config.connect_timeout:g} s (connect_timeout)"
         reason = "connection lost"
         # One scope for the whole connection, its deadline lifted once ready: leaving a scope early with the
         # transport's task group still open would break the nesting of scopes.
@@ -209,7 +208,7 @@ class Connection:
                     reason = error.reason
                     raise
                 except BaseException:
-                    reason = self.last_words.after(late) if budget.cancel_called else peer.reason
+                    reason = self.last_words.after(late(self.config)) if budget.cancel_called else peer.reason
                     raise
                 finally:
                     # Told before the process has been tidied away, which takes seconds with a stubborn one: no new
@@ -221,7 +220,7 @@ class Connection:
         if budget.cancelled_caught:
             if self.config.mode == "auto":  # it may be the probe that stalls the server
                 self._era = "auto" if self._era == "legacy" else "legacy"
-            raise ConnectError(self.last_words.after(late))
+            raise ConnectError(self.last_words.after(late(self.config)))
         raise ConnectError(self.last_words.after(reason))
 
     async def _until_ended(self, peer: Peer) -> None:
