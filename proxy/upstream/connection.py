@@ -168,7 +168,9 @@ class Connection:
                 await self._wake.wait()
 
     async def _pause(self, error: Exception | None, failures: int) -> None:
-        reason = self._mask(shorten(one_line(describe(error) if error else self.reason), 500))
+        # Its name stands before the reason wherever that is told.
+        said = error.reason if isinstance(error, UpstreamFailure) else describe(error) if error else self.reason
+        reason = self._mask(shorten(one_line(said), 500))
         permanent = isinstance(error, ConnectError) and error.permanent
         cap = PERMANENT_DELAY if permanent else min(BACKOFF_CAP, BACKOFF_BASE * 2**failures)
         delay = cap if permanent else random.uniform(0, cap)  # full jitter
