@@ -90,6 +90,7 @@ npm error 404
 npm error 404 Note that you can also install from a
 npm error 404 tarball, folder, http url, or git url.
 npm error A complete log of this run can be found in: /home/me/.npm/_logs/1-debug-0.log
+npm notice New major version of npm available!
 """,
         "npm error code E404 | npm error 404 Not Found - GET https://registry.example/@scope%2fno-such - Not found"
         " | npm error 404 '@scope/no-such@*' is not in this registry.",

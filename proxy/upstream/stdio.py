@@ -42,7 +42,7 @@ STDERR_LINES = 20
 STDERR_LINE = 2_000
 
 _SAYS_NOTHING = re.compile(
-    r"[\W_]*|at .*|Node\.js v\S+|node:internal\S*|triggerUncaughtException.*"
+    r"[\W_]*|at .*|Node\.js v\S+|node:internal\S*|triggerUncaughtException.*|npm notice.*"
     r"|npm (?:error|ERR!)(?: \d+)?(?: (?:A complete log|Note that you can|tarball, folder).*)?"
 )
 """Lines of stderr that hide the reason which stands above them, as where Node and npm end."""
