@@ -304,6 +304,89 @@ async def test_a_server_s_own_stream_is_opened_again_for_as_long_as_it_takes() -
     assert {each.headers["mcp-session-id"] for each in web.asked if each.verb == "GET"} == {"s1"}
 
 
+async def test_an_answer_may_come_on_the_server_s_own_stream_whose_head_comes_with_it() -> None:
+    """As `@ivotoby/openapi-mcp-server` has it, and clients made with the SDK for TypeScript take it."""
+    streams: asyncio.Queue[Line] = asyncio.Queue()
+    ended = anyio.Event()
+
+    async def act(asked: Asked, line: Line) -> None:
+        if asked.verb == "GET":
+            await streams.put(line)
+            await line.reader.read()
+        elif not welcome(asked, line):
+            line.answer(b"", status="202 Accepted")
+            await line.writer.drain()
+            with anyio.move_on_after(0.2):
+                await ended.wait()
+            stream = await streams.get()
+            stream.stream(event(asked))
+            await stream.writer.drain()
+
+    async with upstream(act) as (peer, _):
+        await hello(peer)
+        try:
+            assert await peer.request("tools/call", {"name": "t"}) == SAID
+        finally:
+            ended.set()
+
+
+@pytest.mark.parametrize("end", ["breaks", "refused", "without a session"])
+async def test_a_request_that_is_only_accepted_fails_once_no_stream_can_bring_its_answer(
+    end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    accepted = anyio.Event()
+
+    async def act(asked: Asked, line: Line) -> None:
+        if asked.verb == "GET":
+            await accepted.wait()
+            if end == "refused":
+                line.answer(b"", status="405 Method Not Allowed")
+            else:
+                line.stream("retry: 1\ndata:")
+                line.writer.close()
+        elif end == "without a session" or not welcome(asked, line):
+            line.answer(b"", status="202 Accepted")
+            accepted.set()
+
+    async with upstream(act) as (peer, _):
+        if end != "without a session":
+            await hello(peer)
+        failed = await failure(peer)
+    assert failed.reason.startswith("HTTP 202: ") and failed.may_have_run
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_a_call_whose_answer_is_to_come_on_the_server_s_own_stream_can_be_cancelled() -> None:
+    called, cancelled, ended = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def act(asked: Asked, line: Line) -> None:
+        if asked.verb == "GET":
+            await line.reader.read()
+        elif not welcome(asked, line):
+            line.answer(b"", status="202 Accepted")
+            await line.writer.drain()
+            if asked.what == "POST tools/call":
+                with anyio.move_on_after(0.2):
+                    await ended.wait()
+            (called if asked.what == "POST tools/call" else cancelled).set()
+
+    async def call(peer: Peer) -> None:
+        try:
+            await peer.request("tools/call", {"name": "t"})
+        finally:
+            ended.set()
+
+    async with upstream(act) as (peer, web):
+        await hello(peer)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, peer)
+            await called.wait()
+            tasks.cancel_scope.cancel()
+        await cancelled.wait()
+    told = [each.message["params"]["requestId"] for each in web.asked if each.what == "POST notifications/cancelled"]
+    assert told == [each.message["id"] for each in web.asked if each.what == "POST tools/call"]
+
+
 @pytest.mark.parametrize(("named", "least", "most"), [("0", 0.1, 0.1), ("-5", 0.1, 0.1), ("9" * 400, 60.0, 60.0)])
 async def test_a_server_cannot_have_us_come_back_all_the_time_or_never(
     named: str, least: float, most: float, monkeypatch: pytest.MonkeyPatch

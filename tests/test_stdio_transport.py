@@ -63,6 +63,55 @@ def test_lines_of_stderr_are_put_together_masked_and_bounded() -> None:
     assert len(stderr.lines) == STDERR_LINES and all(len(line) <= 500 for line in stderr.lines)
 
 
+ENDS = {
+    "Node": (
+        """node:internal/process/promises:394
+    triggerUncaughtException(err, true /* fromPromise */);
+    ^
+
+[TypeError: fetch failed] {
+  [cause]: Error: getaddrinfo ENOTFOUND svelte.dev
+      at GetAddrInfoReqWrap.onlookupall [as oncomplete] (node:dns:122:26) {
+    errno: -3008,
+    hostname: 'svelte.dev'
+  }
+}
+
+Node.js v24.19.0
+""",
+        "[TypeError: fetch failed] { | [cause]: Error: getaddrinfo ENOTFOUND svelte.dev | hostname: 'svelte.dev'",
+    ),
+    "npm": (
+        """npm error code E404
+npm error 404 Not Found - GET https://registry.example/@scope%2fno-such - Not found
+npm error 404
+npm error 404  '@scope/no-such@*' is not in this registry.
+npm error 404
+npm error 404 Note that you can also install from a
+npm error 404 tarball, folder, http url, or git url.
+npm error A complete log of this run can be found in: /home/me/.npm/_logs/1-debug-0.log
+npm notice New major version of npm available!
+""",
+        "npm error code E404 | npm error 404 Not Found - GET https://registry.example/@scope%2fno-such - Not found"
+        " | npm error 404 '@scope/no-such@*' is not in this registry.",
+    ),
+    "a usage": (
+        "Error: API_KEY is not set\nusage: server [options]\n  -h  help\n  -v  version\n",
+        "Error: API_KEY is not set | -v version",
+    ),
+    "no error": ("starting\nlistening\nready\nbye\n", "listening | ready | bye"),
+    "nothing but signs": ("}\n}\n", "} | }"),
+}
+
+
+@pytest.mark.parametrize("ends", ENDS)
+def test_last_words_are_those_that_say_why(ends: str) -> None:
+    said, kept = ENDS[ends]
+    words = tail()
+    words.feed(said.encode())
+    assert words.after("ended") == f"ended; its last words: {kept}"
+
+
 def test_last_words_are_said_once_and_include_a_line_without_an_end() -> None:
     stderr = tail()
     assert stderr.after("exited") == "exited"

@@ -113,7 +113,7 @@ def _row(
     whole: bool,
 ) -> Row:
     notes = [] if connection.state == "ready" else [connection.reason]
-    tail = list(connection.last_words.lines)[-3:] if connection.state != "ready" else []
+    tail = connection.last_words.telling() if connection.state != "ready" else []
     notes += [f"stderr: {line}" for line in tail if line not in connection.reason]
     if whole:  # these name tools that a profile may hide
         notes += [*connection.lists.warnings, *app.base.notes(server.key)]

@@ -35,6 +35,20 @@ async def all_known(app: App) -> None:
     await app.fleet.wait_known(max((c.config.connect_timeout for c in app.fleet.connections.values()), default=0.0))
 
 
+async def named_known(app: App, names: Sequence[str]) -> None:
+    """Wait until it is known what these names of tools mean.
+
+    A public name means the same whatever other servers have, so one that never comes up costs it no time; for any
+    other name all must be known.
+    """
+    for key, connection in app.fleet.connections.items():
+        if any(name.startswith(f"{key}__") for name in names):
+            with anyio.move_on_after(connection.config.connect_timeout):
+                await connection.wait_settled()
+    if any(app.catalog.public(name) is None for name in names):
+        await all_known(app)
+
+
 async def all_tried(app: App, *, with_login: bool = False) -> None:
     """Wait until each server is ready, or one attempt to connect it has failed; lazy ones are started too.
 

@@ -15,7 +15,7 @@ from proxy.catalog import Server
 from proxy.cli.common import settings
 from proxy.cli.evaluate import evaluate, explained
 from proxy.cli.logs import set_up_logging
-from proxy.cli.looking import all_known, calling, looking, withheld_note
+from proxy.cli.looking import all_known, calling, looking, named_known, withheld_note
 from proxy.cli.risks import risk_line, risk_mark
 from proxy.cli.wording import in_words
 from proxy.text import first_sentence
@@ -42,7 +42,10 @@ def run(options: argparse.Namespace) -> int:
 
 async def _with_app(app: App, action: Action, options: argparse.Namespace) -> int:
     async with app.running():
-        await all_known(app)
+        if action is _call or action is _describe:
+            await named_known(app, [options.name] if action is _call else options.name)
+        else:
+            await all_known(app)
         # Who asks for a profile is told what it leaves, and of nothing else.
         if not options.profile and (note := withheld_note(app)):
             sys.stderr.write(f"narrow-waist: {note}\n")

@@ -21,7 +21,7 @@ from proxy.errors import RpcError, UpstreamFailure
 from proxy.masking import mask
 from proxy.text import one_line, shorten
 from proxy.upstream.credentials import login_of
-from proxy.upstream.failure import ConnectError, LoginNeeded, ScopeNeeded, describe, explained, single
+from proxy.upstream.failure import ConnectError, LoginNeeded, ScopeNeeded, describe, explained, late, single
 from proxy.upstream.http import open_http
 from proxy.upstream.lists import Lists
 from proxy.upstream.peer import METHOD_NOT_FOUND, Peer
@@ -201,7 +201,9 @@ class Connection:
                 await self._wake.wait()
 
     async def _pause(self, error: Exception | None, failures: int) -> None:
-        reason = self._mask(shorten(one_line(describe(error) if error else self.reason), 500))
+        # Its name stands before the reason wherever that is told.
+        said = error.reason if isinstance(error, UpstreamFailure) else describe(error) if error else self.reason
+        reason = self._mask(shorten(one_line(said), 500))
         permanent = isinstance(error, ConnectError) and error.permanent
         cap = PERMANENT_DELAY if permanent else min(BACKOFF_CAP, BACKOFF_BASE * 2**failures)
         delay = cap if permanent else random.uniform(0, cap)  # full jitter
@@ -218,7 +220,6 @@ class Connection:
     async def _serve(self) -> None:
         peer = Peer(self.config.key, self._on_notification, self.questions.answer)
         began = anyio.current_time()
-        late = f"not ready within {self.config.connect_timeout:g} s (connect_timeout)"
         reason, needs_login = "connection lost", False
         # One scope for the whole connection, its deadline lifted once ready: leaving a scope early with the
         # transport's task group still open would break the nesting of scopes.
@@ -242,7 +243,9 @@ class Connection:
                     reason, needs_login = error.reason, _needs_login(error)
                     raise
                 except BaseException:
-                    reason = self.last_words.after(late) if budget.cancel_called else peer.reason or self._end
+                    reason = (
+                        self.last_words.after(late(self.config)) if budget.cancel_called else peer.reason or self._end
+                    )
                     raise
                 finally:
                     # Told before the process has been tidied away, which takes seconds with a stubborn one: no new
@@ -255,7 +258,7 @@ class Connection:
         if budget.cancelled_caught:
             if self.config.mode == "auto":  # it may be the probe that stalls the server
                 self._era = "auto" if self._era == "legacy" else "legacy"
-            raise ConnectError(self.last_words.after(late))
+            raise ConnectError(self.last_words.after(late(self.config)))
         raise ConnectError(self.last_words.after(reason))
 
     async def _until_ended(self, peer: Peer) -> None:

@@ -3,8 +3,10 @@
 import shlex
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import PurePath
 from typing import cast
 
+from proxy.config import ServerConfig
 from proxy.errors import NarrowWaistError, UpstreamFailure
 from proxy.upstream.ambient import certificates_at_fault, proxy_at_fault
 
@@ -59,6 +61,19 @@ def explained(
         how = f"narrow-waist login {shlex.quote(key)}, or " if has_login else ""
         reason += f" (check the login this server needs: {how}`headers` of server {key!r} in the config)"
     return ConnectError(after(reason), permanent=permanent)
+
+
+FETCHERS = frozenset({"bunx", "docker", "npx", "pipx", "pnpm", "pnpx", "podman", "uv", "uvx", "yarn"})
+"""Commands that fetch what they run."""
+
+
+def late(config: ServerConfig) -> str:
+    """That a server was not ready in time. One that is fetched may need more the first time; ended, it starts over."""
+    reason = f"not ready within {config.connect_timeout:g} s (connect_timeout)"
+    command = PurePath(config.command or "").stem
+    if command not in FETCHERS:
+        return reason
+    return f"{reason}; if {command} was still downloading, run it once by hand or give it more connect_timeout"
 
 
 def single(error: Exception) -> Exception:

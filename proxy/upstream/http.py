@@ -50,6 +50,7 @@ RETRY_LEAST = 0.1
 """Seconds; a server that names less and ends its streams at once would keep us busy."""
 RESUMES = 3
 """How often an answer's broken stream is resumed without anything new in it."""
+ACCEPTED = "HTTP 202: the server accepted the request but gives no answer to it"
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 PASSING = frozenset({408, 425, 429})
 """Refusals of the server's own stream that may pass; every other 4xx says that it has none."""
@@ -120,6 +121,8 @@ class _Link:
         self._telling = anyio.Semaphore(AT_ONCE)
         self._greeting: anyio.Event | None = None
         """While `initialized` is on its way: no request may overtake it."""
+        self._elsewhere: set[int | str] | None = None
+        """The requests whose answer is to come on the server's own stream; None where it has none."""
 
     def send(self, message: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
         method, body = message.get("method"), encode_request(message)
@@ -131,7 +134,7 @@ class _Link:
             self._cancel(message["params"].get("requestId"), body)
         elif method is None or "id" not in message:
             if method == "notifications/initialized":
-                self._greeting = anyio.Event()
+                self._greeting, self._elsewhere = anyio.Event(), None if self._session is None else set()
                 self._tasks.start_soon(self._greet, body, headers)
             else:
                 self._tasks.start_soon(self._tell, body, headers)
@@ -158,8 +161,9 @@ class _Link:
         finally:
             self._greeting.set()
             self._greeting = None
-        if self._session is not None:
+        if self._elsewhere is not None:
             await self._listen()
+            self._elsewhere = None
 
     async def _tell(self, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         try:
@@ -237,14 +241,26 @@ class _Link:
             if message["method"] == "initialize" and response.is_success:
                 self._session = _session_of(response)
             if response.status_code == 202:
-                raise self._bad(response, "HTTP 202: the server accepted the request but gives no answer to it")
+                return await self._comes_elsewhere(response, ident)
             if not await is_event_stream(response):
-                self._receive(self._judged(response, await whole(response), ident))
-                return
+                return self._receive(self._judged(response, await whole(response), ident))
             place = _Place()
             if await self._read(response, place, ident):
-                return
-        await self._resume(place, ident)
+                return None
+        return await self._resume(place, ident)
+
+    async def _comes_elsewhere(self, response: httpx2.Response, ident: int | str) -> None:
+        """Wait for an answer on the server's own stream; raises _Unanswered where there is none.
+
+        Against the specification, but clients made with the SDK for TypeScript take it there, so some servers do it.
+        """
+        if (waiting := self._elsewhere) is None:
+            raise self._bad(response, ACCEPTED)
+        waiting.add(ident)
+        try:
+            await self._peer.settled(ident)
+        finally:
+            waiting.discard(ident)
 
     def _judged(self, response: httpx2.Response, content: bytes, ident: int | str) -> dict[str, Any]:
         """A whole JSON-RPC answer, whatever the content type and mostly whatever the status; raises _Unanswered."""
@@ -330,6 +346,9 @@ class _Link:
                 log.warning("server %r: %s", self._peer.server, failure)
             except Exception as error:  # calls need no such stream
                 log.debug("server %r: its own stream: %s", self._peer.server, describe(error))
+            finally:  # with it end the answers that were to come on it
+                for ident in self._elsewhere or ():
+                    self._peer.fail(ident, ACCEPTED)
             proven = place.seen or anyio.current_time() - opened > PROVEN
             delay = place.retry if proven else min(delay * 2, RETRY_CAP)
             await anyio.sleep(delay)

@@ -191,6 +191,11 @@ class Peer:
                 if pending.cancellable:
                     self.notify("notifications/cancelled", {"requestId": ident, "reason": "timed out"})
 
+    async def settled(self, ident: int | str) -> None:
+        """Wait until the request with that id has its outcome, whatever it is."""
+        if (pending := self._pending.get(ident)) is not None:
+            await asyncio.wait([pending.outcome])
+
     async def idle(self) -> None:
         """Wait until no request is in flight, or the connection has ended."""
         while self._pending and not self.closed.is_set():

@@ -41,6 +41,16 @@ POLL = 0.02
 STDERR_LINES = 20
 STDERR_LINE = 2_000
 
+_SAYS_NOTHING = re.compile(
+    r"[\W_]*|at .*|Node\.js v\S+|node:internal\S*|triggerUncaughtException.*|npm notice.*"
+    r"|npm (?:error|ERR!)(?: \d+)?(?: (?:A complete log|Note that you can|tarball, folder).*)?"
+)
+"""Lines of stderr that hide the reason which stands above them, as where Node and npm end."""
+_TELLS = re.compile(
+    r"error|exception|fatal|fail|cannot|could not|unable|not (?:found|set|in)\b|no such|missing|required|denied|refused"
+    r"|invalid|unauthori[sz]ed",
+    re.IGNORECASE,
+)
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[^"]{1,64}")')
 
 
@@ -74,15 +84,21 @@ class LastWords:
                 self.lines.append(text)
                 log.debug("server %r stderr: %s", self._server, text)
 
-    def tail(self, count: int = 3) -> str:
-        """The last lines of stderr as one text, "" where there are none."""
+    def telling(self, count: int = 3) -> list[str]:
+        """The lines of stderr that tell most, at most `count` of the last ones, none longer than 200 characters.
+
+        The very last one, since that is where most programs say why they end, and those before it that look like it.
+        """
         if self._partial:
             self.feed(b"\n")
-        return " | ".join(shorten(line, 200) for line in list(self.lines)[-count:])
+        lines = [line for line in self.lines if not _SAYS_NOTHING.fullmatch(line)] or list(self.lines)
+        if told := [line for line in lines[:-1] if _TELLS.search(line)]:
+            lines = [*told[1 - count :], lines[-1]]
+        return [shorten(line, 200) for line in lines[-count:]]
 
     def after(self, reason: str) -> str:
         """`reason` with the stray line and the last lines behind it, once."""
-        tail = self.tail()
+        tail = " | ".join(self.telling())
         stray = f"it wrote to stdout what is not MCP: {shorten(self.stray, 120)!r}" if self.stray else ""
         if stray and stray not in reason:
             reason = f"{reason}; {stray}"

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 import pytest
-from harness import BRIDGE, Daemon, Place, proxy, python_server, text_of
+from harness import BRIDGE, PATIENCE, Daemon, Place, proxy, python_server, text_of
 from raw_client import http, stdio
 
 SECRETS = {
@@ -88,6 +88,17 @@ def test_call_prints_the_result_and_its_exit_code_tells(shared_place: Place, goo
     broken = shared_place.cli("call", "raw__pid", "{not json", "--config", good)
     assert broken.returncode == 1
     assert "Traceback" not in broken.stderr
+
+
+@pytest.mark.parametrize("words", [["call"], ["describe"]], ids=" ".join)
+def test_a_tool_s_public_name_waits_for_no_other_server(shared_place: Place, words: list[str]) -> None:
+    """A server that never comes up cost every call the whole of its `connect_timeout`."""
+    mute = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"], "connect_timeout": 10 * PATIENCE}
+    servers = {"mute": mute, "raw": python_server("raw_server", str(shared_place.folder / "raw"))}
+    config = str(shared_place.config(servers, "mute.yaml"))
+    done = shared_place.cli(*words, "raw__pid", "--config", config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout
 
 
 def test_check_of_good_servers(shared_place: Place, good: str) -> None:

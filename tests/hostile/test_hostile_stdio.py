@@ -35,6 +35,20 @@ async def test_a_server_that_never_gets_ready_is_told_with_what_it_wrote_to_stdo
         assert "no such option" in reason and "sk-FAKE" not in reason
 
 
+async def test_a_command_that_may_still_be_downloading_is_told_how_to_get_the_time_for_it(tmp_path: Path) -> None:
+    """A first start with `npx` that is ended before its download is done starts over the next time, for ever."""
+    npx = tmp_path / "npx"
+    npx.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
+    npx.chmod(0o755)
+    server = {"command": str(npx), "args": ["-y", "a-server"], "connect_timeout": 1, "mode": "legacy"}
+    async with in_process(tmp_path, {"first": server}) as proxy:
+        await proxy.tried()
+        reason = proxy.connection("first").reason
+    assert reason.startswith(
+        "not ready within 1 s (connect_timeout); if npx was still downloading, run it once by hand"
+    )
+
+
 async def test_noise_on_stdout_never_reaches_the_proxys_own(tmp_path: Path) -> None:
     """X1: the SDK's client would fail on a line that is not JSON-RPC."""
     async with process(tmp_path, {"junk": hostile("junk_stdout")}) as proxy:

@@ -133,6 +133,27 @@ async def test_last_words_are_told_without_secrets(tmp_path: Path) -> None:
         assert "t0ps3cret" not in text + str(proxy.app.status()) + str(await proxy.search("zzz"))
 
 
+async def test_a_server_that_dies_while_it_is_asked_for_its_tools_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`check` and the log put the name before the reason: "server 's' is unavailable: server 's': ..."."""
+    script = tmp_path / "dies.py"
+    script.write_text(
+        "import json, sys\n"
+        "hello = {'protocolVersion': '2025-11-25', 'capabilities': {'tools': {}}, 'serverInfo': {'name': 's'}}\n"
+        "ident = json.loads(sys.stdin.readline())['id']\n"
+        "print(json.dumps({'jsonrpc': '2.0', 'id': ident, 'result': hello}), flush=True)\n"
+        "sys.stdin.readline(), sys.stdin.readline()\n"
+        "sys.exit(3)\n",
+        encoding="utf-8",
+    )
+    servers = {"dies": {"command": sys.executable, "args": [str(script)], "mode": "legacy"}}
+    async with in_process(tmp_path, servers) as proxy:
+        await proxy.tried()
+        await eventually(lambda: "is unavailable" in caplog.text)
+    assert "server 'dies' is unavailable: the server's process exited with code 3 (" in caplog.text
+
+
 def test_check_tells_the_state_and_the_reason_of_each_server(tmp_path: Path) -> None:
     servers = {
         "good": GOOD,
