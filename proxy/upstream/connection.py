@@ -17,10 +17,11 @@ from typing import Any, Literal
 
 import anyio
 
-from proxy.config import Mode, ServerConfig, child_environment
+from proxy.config import ServerConfig, child_environment
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.masking import mask
 from proxy.text import one_line, shorten
+from proxy.upstream.approach import Approach
 from proxy.upstream.failure import NEEDS_LOGIN, ConnectError, describe, single
 from proxy.upstream.http import open_http
 from proxy.upstream.lists import Lists
@@ -77,7 +78,7 @@ class Connection:
         self.last_words = LastWords(self.config.key, self._mask)
         self._login = login_of(self.config, self.environ)
         self._session: Session | None = None
-        self._era: Mode = self.config.mode
+        self._approach = Approach(self.config)
         self._attempts = self._refused = 0
         """Attempts that are over, and those of them that never got ready: losing a good connection is no refusal."""
         self._tried_at = -math.inf
@@ -92,8 +93,8 @@ class Connection:
         self.lists = Lists(self.config, self.snapshot, lambda: self.on_change(self))
         if self.lists.found is not None:
             self.state = "known"
-            if self._era == "auto" and self.lists.modern is not None:
-                self._era = "modern" if self.lists.modern else "legacy"
+            if self.lists.modern is not None:
+                self._approach.agreed(modern=self.lists.modern)
 
     @property
     def settled(self) -> bool:
@@ -132,7 +133,8 @@ class Connection:
                 self._set("starting", self.reason)
                 self._wake, self._lost = anyio.Event(), anyio.Event()
                 self._tried_at = started = anyio.current_time()
-                era, attempts, error = self._era, self._attempts, None
+                attempts, error = self._attempts, None
+                self._approach.begun()
                 try:
                     await self._serve()
                 except Exception as caught:
@@ -146,8 +148,10 @@ class Connection:
                     self._set("stopped", "")
                     await self._wake.wait()
                     continue
-                if not was_ready and era != "legacy" and self._era != era:
-                    continue  # the next attempt differs: no reason to wait
+                if not was_ready:
+                    if self._approach.again:
+                        continue
+                    error = self._approach.failed(error)
                 if self._attempts == attempts:
                     self._attempts += 1  # it failed before there was anything to talk to
                     self._refused += 1
@@ -216,11 +220,11 @@ class Connection:
                     # call takes this session, and nobody waits for it.
                     self._attempts += 1
                     self._refused += self._session is None
-                    self._set("starting" if self._lost.is_set() or self._idle else "failed", reason)
+                    again = self._lost.is_set() or self._idle or (self._session is None and self._approach.again)
+                    self._set("starting" if again else "failed", reason)
                     peer.close("the proxy is stopping" if self._session else "the connection could not be set up")
         if budget.cancelled_caught:
-            if self.config.mode == "auto":  # it may be the probe that stalls the server
-                self._era = "auto" if self._era == "legacy" else "legacy"
+            self._approach.late()
             raise ConnectError(self.last_words.after(late))
         raise ConnectError(self.last_words.after(reason))
 
@@ -251,20 +255,11 @@ class Connection:
 
     async def _negotiate(self, peer: Peer) -> Session:
         try:
-            session = await negotiate(peer, self._era, self.questions.declared)
+            session = await negotiate(peer, self._approach.era, self.questions.declared)
         except (ConnectError, UpstreamFailure) as error:
-            if self.config.mode == "auto":
-                if self._era == "modern":
-                    self._era = "auto"  # it has changed since it was remembered
-                elif error.reason.startswith(NEEDS_LOGIN):
-                    pass  # it says nothing of the era
-                elif self._era == "auto" and isinstance(error, UpstreamFailure):
-                    self._era = "legacy"  # it died of the probe
-                elif self._era == "legacy" and isinstance(error, ConnectError):
-                    self._era = "auto"
+            self._approach.refused(error)
             raise self._explained(error) from None
-        if self.config.mode == "auto":
-            self._era = "modern" if session.modern else "legacy"
+        self._approach.agreed(modern=session.modern)
         return session
 
     def _explained(self, error: ConnectError | UpstreamFailure) -> ConnectError:
@@ -285,7 +280,7 @@ class Connection:
                 self.last_words = LastWords(self.config.key, self._mask)
                 environment = child_environment(self.config, self.environ)
                 opened = open_stdio(self.config, environment, peer, self.last_words, self.reaper)
-            elif self.config.transport == "sse":
+            elif self._approach.transport == "sse":
                 opened = open_sse(self.config, peer, self._login)
             else:
                 opened = open_http(self.config, peer, self._on_lost, self._on_suspect, self._login)

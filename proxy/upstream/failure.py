@@ -29,6 +29,8 @@ def naming_certificates() -> Generator[None]:
         raise ConnectError(reason, permanent=True) from None
 
 
+NO_STREAM = "no event stream: "
+"""What the reason begins with where a server does not speak the older HTTP+SSE."""
 NEEDS_LOGIN = "needs a login: "
 """What the reason of a LoginNeeded begins with."""
 
