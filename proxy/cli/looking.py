@@ -2,15 +2,13 @@
 what both wait for.
 """
 
+import math
 import os
 from collections.abc import Mapping, Sequence
-
-import anyio
 
 from proxy.app import App
 from proxy.cli.wording import for_people
 from proxy.config import ServerConfig, Settings
-from proxy.upstream.connection import Connection
 from proxy.upstream.snapshot import Entry, Snapshot, default_folder
 
 
@@ -31,21 +29,19 @@ def calling(config: Settings, profiles: Sequence[str]) -> App:
 
 
 async def all_known(app: App) -> None:
-    """Wait until each server's list is known: on the command line people would rather wait than get half of it."""
-    await app.fleet.wait_known(max((c.config.connect_timeout for c in app.fleet.connections.values()), default=0.0))
+    """Wait until each server's list is known, or one attempt has failed, which `connect_timeout` ends.
+
+    On the command line people would rather wait than get half of it.
+    """
+    await app.fleet.wait_known(math.inf)
 
 
 async def all_tried(app: App) -> None:
     """Wait until each server is ready, or one attempt to connect it has failed; lazy ones are started too."""
-
-    async def tried(connection: Connection) -> None:
+    for connection in app.fleet.connections.values():
         connection.wake()
-        with anyio.move_on_after(connection.config.connect_timeout + 1):
-            await connection.wait_tried()
-
-    async with anyio.create_task_group() as tasks:
-        for connection in app.fleet.connections.values():
-            tasks.start_soon(tried, connection)
+    for connection in app.fleet.connections.values():
+        await connection.wait_tried()
 
 
 def withheld_note(app: App) -> str:

@@ -32,6 +32,7 @@ from proxy.upstream.reaper import Reaper
 from proxy.upstream.session import Session, negotiate
 from proxy.upstream.snapshot import Snapshot
 from proxy.upstream.sse import open_sse
+from proxy.upstream.starts import Starts, Turn
 from proxy.upstream.stdio import LastWords, open_stdio
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class Connection:
     on_change: Callable[["Connection"], None]
     on_updated: Callable[["Connection", str], None]
     """Called with the URI of a resource that has changed."""
+    starts: Starts
     state: State = "stopped"
     reason: str = ""
     """Why it is not ready, in words; "" while it is."""
@@ -79,6 +81,7 @@ class Connection:
         self._login = login_of(self.config, self.environ)
         self._session: Session | None = None
         self._approach = Approach(self.config)
+        self._turn = Turn()
         self._attempts = self._refused = 0
         """Attempts that are over, and those of them that never got ready: losing a good connection is no refusal."""
         self._tried_at = -math.inf
@@ -132,13 +135,16 @@ class Connection:
             while True:
                 self._set("starting", self.reason)
                 self._wake, self._lost = anyio.Event(), anyio.Event()
+                self._approach.begun()
+                self._turn = await self.starts.turn(self) if self.config.transport == "stdio" else Turn()
                 self._tried_at = started = anyio.current_time()
                 attempts, error = self._attempts, None
-                self._approach.begun()
                 try:
                     await self._serve()
                 except Exception as caught:
                     error = single(caught)
+                finally:
+                    self._turn.over()
                 was_ready = self._session is not None
                 self._session = None
                 if self._lost.is_set() and was_ready:
@@ -203,6 +209,7 @@ class Connection:
                     self._session, self._suspect = session, False
                     self.last_words.stray = ""
                     await self.send_log_level(session)
+                    self._turn.over()
                     self._set("ready", "")
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(self.lists.keep, session)
@@ -327,6 +334,7 @@ class Connection:
                 if self._closing:
                     break
                 self._wake.set()
+                self.starts.hurry(self)
                 await self._changed.wait()
         if not self._usable():
             if self.config.problem is None and not self._closing:

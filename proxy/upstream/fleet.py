@@ -21,6 +21,7 @@ from proxy.upstream.private import PrivateSessions
 from proxy.upstream.questions import Clients
 from proxy.upstream.reaper import Reaper
 from proxy.upstream.snapshot import Snapshot
+from proxy.upstream.starts import Starts
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class Fleet:
     ) -> None:
         """`clients`: who may be asked what a server wants to know; None: nobody."""
         self._configs = {config.key: config for config in settings.servers if config.enabled}
-        self._environ, self._reaper = environ, Reaper()
+        self._environ, self._reaper, self._starts = environ, Reaper(), Starts()
         self.clients = clients or Clients()
         self._listeners: list[Callable[[], None]] = []
         self._updated: list[Callable[[str], None]] = []
@@ -48,7 +49,9 @@ class Fleet:
 
     def _connection(self, key: str, snapshot: Snapshot, on_change: Callable[[Connection], None]) -> Connection:
         config = self._configs[key]
-        return Connection(config, self._environ, snapshot, self._reaper, self.clients, on_change, self._on_updated)
+        return Connection(
+            config, self._environ, snapshot, self._reaper, self.clients, on_change, self._on_updated, self._starts
+        )
 
     # What they offer.
 
