@@ -59,8 +59,8 @@ class Dispatcher:
         self._gate = gate
         self._upstreams = upstreams
         self._servers = servers
-        self._bridge = bridge
         self._advice = bridge if bridge.enabled != "off" else None
+        self._search = self._advice.search_name if self._advice is not None else None
         self._validators = Validators()
         self._ended: list[Ended] = []
 
@@ -150,13 +150,13 @@ class Dispatcher:
         try:
             tool = view.resolve(name)
         except NotFound as miss:
-            raise Refused(unknown_name(view, miss, self._bridge.search_name)) from None
+            raise Refused(unknown_name(view, miss, self._search)) from None
         # Checked again here, so that no way of building a view can ever let a denied tool through.
         globs = self._servers[tool.server].deny
         denied = globs and any(fnmatchcase(tool.name, glob) for glob in globs)
         if denied or (self._gate is not None and self._gate.denies(tool, caller)):
             # Nothing of the view is told: it shows what it should not.
-            raise Refused(unknown_name(Catalog(), NotFound(name), self._bridge.search_name))
+            raise Refused(unknown_name(Catalog(), NotFound(name), self._search))
         return tool
 
     def _mode(self, tool: Tool) -> Validate:

@@ -1,5 +1,8 @@
-"""Memory: what the C library keeps at hand between two large messages, and what building a catalog leaves behind."""
+"""Memory: what the C library keeps at hand between two large messages, what building a catalog leaves behind, and the
+end.
+"""
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -23,6 +26,15 @@ def keep_at_hand() -> None:
         libc.mallopt(_TRIM_THRESHOLD, 8 << 20)
         libc.mallopt(_MMAP_THRESHOLD, 4 << 20)
         libc.mallopt(_ARENA_MAX, 1)
+
+
+def end_at_once() -> None:
+    """Have the interpreter end without its last searches for garbage, of what the system takes back anyway.
+
+    They cost 0.3 to 0.7 s of processor time at 900 tools, in every command; and a host that has many servers to stop
+    kills whoever is late.
+    """
+    atexit.register(gc.freeze)
 
 
 def settle() -> None:

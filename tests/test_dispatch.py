@@ -80,6 +80,14 @@ async def test_a_failure_says_whether_the_call_may_have_run(ran: bool, advice: s
         assert "it crashed" in said and advice in said
 
 
+@pytest.mark.parametrize("name", ["s__sub", "zzzz"])
+async def test_where_clients_are_shown_no_search_tool_nobody_is_sent_to_it(name: str) -> None:
+    _, catalog, upstream = house({})
+    dispatcher = Dispatcher(upstream, {"s": ServerConfig("s", "stdio")}, ToolSearchConfig(enabled="off"))
+    refused = text(await call(dispatcher, catalog, name))
+    assert refused.startswith(f"There is no tool {name!r}.") and "tool_search" not in refused
+
+
 async def test_arguments_that_do_not_fit_are_never_sent() -> None:
     dispatcher, catalog, upstream = house({"content": []})
     assert "n" in text(await dispatcher.call(catalog, direct("s__add", {"n": "x"}), {}, Caller(bridge=True)))

@@ -37,6 +37,24 @@ def test_what_is_out_of_its_sight_is_still_freed_when_nothing_refers_to_it() -> 
     assert seen() is None
 
 
+ENDING = """
+import gc, os, sys
+from proxy.cli import main
+def seen(phase, info):
+    if phase == "start":
+        os.write(1, b"%d\\n" % len(gc.get_objects()))
+code = main(["check", "--config", "/nowhere"])
+gc.callbacks.append(seen)
+sys.exit(code)
+"""
+
+
+def test_a_command_ends_without_a_search_for_garbage() -> None:
+    ended = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert 0 < int(ended.stdout.split()[-1]) < 1_000
+
+
 LARGE_MESSAGES = """
 import resource, sys
 from proxy.memory import keep_at_hand

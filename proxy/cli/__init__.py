@@ -10,6 +10,7 @@ from typing import cast
 from proxy import __version__
 from proxy.cli import guard_options
 from proxy.errors import ConfigError, NarrowWaistError
+from proxy.memory import end_at_once
 
 DESCRIPTION = """\
 One MCP server in front of all your MCP servers. Without a command it serves over stdio, which is what an MCP client
@@ -146,6 +147,7 @@ def _host_options(name: str, sub: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (2: the configuration cannot be used)."""
+    end_at_once()
     options = parser().parse_args(argv)
     for name, default in (("config", None), ("demo", False), ("verbose", False)):
         if not hasattr(options, name):

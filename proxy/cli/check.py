@@ -112,7 +112,7 @@ def _row(
     tokens: Mapping[str, int],
     whole: bool,
 ) -> Row:
-    notes = [] if connection.state == "ready" else [connection.reason]
+    notes = [] if connection.state == "ready" else [connection.reason or connection.trouble]
     tail = connection.last_words.telling() if connection.state != "ready" else []
     notes += [f"stderr: {line}" for line in tail if line not in connection.reason]
     if whole:  # these name tools that a profile may hide

@@ -2,15 +2,13 @@
 what both wait for.
 """
 
+import math
 import os
 from collections.abc import Mapping, Sequence
-
-import anyio
 
 from proxy.app import App
 from proxy.cli.wording import for_people
 from proxy.config import ServerConfig, Settings
-from proxy.upstream.connection import Connection
 from proxy.upstream.snapshot import Entry, Snapshot, default_folder
 
 
@@ -31,8 +29,11 @@ def calling(config: Settings, profiles: Sequence[str]) -> App:
 
 
 async def all_known(app: App) -> None:
-    """Wait until each server's list is known: on the command line people would rather wait than get half of it."""
-    await app.fleet.wait_known(max((c.config.connect_timeout for c in app.fleet.connections.values()), default=0.0))
+    """Wait until each server's list is known, or one attempt has failed, which `connect_timeout` ends.
+
+    On the command line people would rather wait than get half of it.
+    """
+    await app.fleet.wait_known(math.inf)
 
 
 async def named_known(app: App, names: Sequence[str]) -> None:
@@ -43,8 +44,7 @@ async def named_known(app: App, names: Sequence[str]) -> None:
     """
     for key, connection in app.fleet.connections.items():
         if any(name.startswith(f"{key}__") for name in names):
-            with anyio.move_on_after(connection.config.connect_timeout):
-                await connection.wait_settled()
+            await connection.wait_settled()
     if any(app.catalog.public(name) is None for name in names):
         await all_known(app)
 
@@ -54,16 +54,11 @@ async def all_tried(app: App, *, with_login: bool = False) -> None:
 
     `with_login`: only those that may want a login, which is known by trying alone.
     """
-
-    async def tried(connection: Connection) -> None:
+    wanted = [c for c in app.fleet.connections.values() if c.may_want_login or not with_login]
+    for connection in wanted:
         connection.wake()
-        with anyio.move_on_after(connection.config.connect_timeout + 1):
-            await connection.wait_tried()
-
-    async with anyio.create_task_group() as tasks:
-        for connection in app.fleet.connections.values():
-            if connection.may_want_login or not with_login:
-                tasks.start_soon(tried, connection)
+    for connection in wanted:
+        await connection.wait_tried()
 
 
 def withheld_note(app: App) -> str:

@@ -132,6 +132,7 @@ def server(
         env=env,
         cwd=_cwd(block, read, file, home),
         url=url,
+        inferred=block.get("transport") is None,
         headers=headers,
         oauth=login,
         description=read.text(block.get("description")),

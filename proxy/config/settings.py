@@ -47,6 +47,8 @@ class ServerConfig:
     cwd: Path | None = None
     """Absolute; a relative one in the file is relative to the file."""
     url: str | None = field(default=None, repr=False)
+    inferred: bool = False
+    """Whether the transport was not given: a server at an address may speak the older HTTP+SSE as well."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     oauth: OAuthConfig = field(default_factory=OAuthConfig)
     description: str | None = None

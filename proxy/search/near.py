@@ -47,10 +47,11 @@ def _plain(name: str) -> str:
     return name.casefold().replace("_", "").replace("-", "").replace(".", "")
 
 
-def unknown_name(catalog: Catalog, error: NotFound, search: str) -> str:
-    """What to tell the model when `catalog.resolve` raised `error`; `search` is the name of the search tool.
+def unknown_name(catalog: Catalog, error: NotFound, search: str | None) -> str:
+    """What to tell the model when `catalog.resolve` raised `error`.
 
-    One sentence or two: why, and a next step with names that are accepted as printed.
+    One sentence or two: why, and a next step with names that are accepted as printed. `search` is the name of the
+    search tool, None where clients are shown none.
     """
     shown = shorten(one_line(error.name), _NAME_LIMIT)
     candidates = [t.public_name for t in error.candidates]
@@ -63,7 +64,10 @@ def unknown_name(catalog: Catalog, error: NotFound, search: str) -> str:
         return f"{shown!r} is the name of {len(candidates)} tools; use the full name of one: {_listed(candidates)}."
     near = near_names(catalog, error.name)
     if near:
-        return f"There is no tool {shown!r}. Near names: {_listed(near)}. Or find it with {search}."
+        told = f"There is no tool {shown!r}. Near names: {_listed(near)}."
+        return told if search is None else f"{told} Or find it with {search}."
+    if search is None:
+        return f"There is no tool {shown!r}. Use a name from the list of tools."
     return f'There is no tool {shown!r}. Find it with {search}: a verb and a noun, such as "create issue".'
 
 

@@ -16,10 +16,11 @@ from typing import Any, Literal
 
 import anyio
 
-from proxy.config import Mode, ServerConfig, child_environment
+from proxy.config import ServerConfig, child_environment
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.masking import mask
 from proxy.text import one_line, shorten
+from proxy.upstream.approach import Approach
 from proxy.upstream.credentials import login_of
 from proxy.upstream.failure import ConnectError, LoginNeeded, ScopeNeeded, describe, explained, late, single
 from proxy.upstream.http import open_http
@@ -30,6 +31,7 @@ from proxy.upstream.reaper import Reaper
 from proxy.upstream.session import Session, negotiate
 from proxy.upstream.snapshot import Snapshot
 from proxy.upstream.sse import open_sse
+from proxy.upstream.starts import Starts, Turn
 from proxy.upstream.stdio import LastWords, open_stdio
 
 log = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ class Connection:
     on_change: Callable[["Connection"], None]
     on_updated: Callable[["Connection", str], None]
     """Called with the URI of a resource that has changed."""
+    starts: Starts
     state: State = "stopped"
     reason: str = ""
     """Why it is not ready, in words; "" while it is."""
@@ -78,7 +81,8 @@ class Connection:
         self.last_words = LastWords(self.config.key, self._mask)
         self._login = login_of(self.config, self.environ)
         self._session: Session | None = None
-        self._era: Mode = self.config.mode
+        self._approach = Approach(self.config)
+        self._turn = Turn()
         self._attempts = self._refused = 0
         """Attempts that are over, and those of them that never got ready: losing a good connection is no refusal."""
         self._tried_at = -math.inf
@@ -96,8 +100,8 @@ class Connection:
         self.lists = Lists(self.config, self.snapshot, lambda: self.on_change(self))
         if self.lists.found is not None:
             self.state = "known"
-            if self._era == "auto" and self.lists.modern is not None:
-                self._era = "modern" if self.lists.modern else "legacy"
+            if self.lists.modern is not None:
+                self._approach.agreed(modern=self.lists.modern)
 
     @property
     def may_want_login(self) -> bool:
@@ -145,12 +149,16 @@ class Connection:
             while True:
                 self._set("starting", self.reason, needs_login=self.needs_login)
                 self._wake, self._lost = anyio.Event(), anyio.Event()
+                self._approach.begun()
+                self._turn = await self.starts.turn(self) if self.config.transport == "stdio" else Turn()
                 self._tried_at = started = anyio.current_time()
-                era, attempts, error = self._era, self._attempts, None
+                attempts, error = self._attempts, None
                 try:
                     await self._serve()
                 except Exception as caught:
                     error = single(caught)
+                finally:
+                    self._turn.over()
                 was_ready = self._session is not None
                 self._session = None
                 if self._lost.is_set() and was_ready:
@@ -160,8 +168,10 @@ class Connection:
                     self._set("stopped", "")
                     await self._wake.wait()
                     continue
-                if not was_ready and era != "legacy" and self._era != era:
-                    continue  # the next attempt differs: no reason to wait
+                if not was_ready:
+                    if self._approach.again:
+                        continue
+                    error = self._approach.failed(error)
                 if self._attempts == attempts:
                     self._attempts += 1  # it failed before there was anything to talk to
                     self._refused += 1
@@ -233,6 +243,7 @@ class Connection:
                     self._session, self._suspect = session, False
                     self.last_words.stray = ""
                     await self.send_log_level(session)
+                    self._turn.over()
                     self._set("ready", "")
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(self.lists.keep, session)
@@ -252,12 +263,11 @@ class Connection:
                     # call takes this session, and nobody waits for it.
                     self._attempts += 1
                     self._refused += self._session is None
-                    state: State = "starting" if self._lost.is_set() or self._idle else "failed"
-                    self._set(state, reason, needs_login=needs_login)
+                    again = self._lost.is_set() or self._idle or (self._session is None and self._approach.again)
+                    self._set("starting" if again else "failed", reason, needs_login=needs_login)
                     peer.close(self._end if self._session else "the connection could not be set up")
         if budget.cancelled_caught:
-            if self.config.mode == "auto":  # it may be the probe that stalls the server
-                self._era = "auto" if self._era == "legacy" else "legacy"
+            self._approach.late()
             raise ConnectError(self.last_words.after(late(self.config)))
         raise ConnectError(self.last_words.after(reason))
 
@@ -288,20 +298,13 @@ class Connection:
 
     async def _negotiate(self, peer: Peer) -> Session:
         try:
-            session = await negotiate(peer, self._era, self.questions.declared)
+            session = await negotiate(peer, self._approach.era, self.questions.declared)
         except (ConnectError, UpstreamFailure) as error:
             if isinstance(error.__cause__, ConnectError):  # its login failed, which says nothing of the era
                 raise error.__cause__ from None
-            if self.config.mode == "auto":
-                if self._era == "modern":
-                    self._era = "auto"  # it has changed since it was remembered
-                elif self._era == "auto" and isinstance(error, UpstreamFailure):
-                    self._era = "legacy"  # it died of the probe
-                elif self._era == "legacy" and isinstance(error, ConnectError):
-                    self._era = "auto"
+            self._approach.refused(error)
             raise explained(error, self.config.key, self.may_want_login, self.last_words.after) from None
-        if self.config.mode == "auto":
-            self._era = "modern" if session.modern else "legacy"
+        self._approach.agreed(modern=session.modern)
         return session
 
     @asynccontextmanager
@@ -311,7 +314,7 @@ class Connection:
                 self.last_words = LastWords(self.config.key, self._mask)
                 environment = child_environment(self.config, self.environ)
                 opened = open_stdio(self.config, environment, peer, self.last_words, self.reaper)
-            elif self.config.transport == "sse":
+            elif self._approach.transport == "sse":
                 opened = open_sse(self.config, peer, self._login)
             else:
                 opened = open_http(self.config, peer, self._on_lost, self._on_suspect, self._login)
@@ -358,6 +361,7 @@ class Connection:
                 if self._closing:
                     break
                 self._wake.set()
+                self.starts.hurry(self)
                 await self._changed.wait()
         if not self._usable():
             if self.config.problem is None and not self._closing:

@@ -31,6 +31,10 @@ def naming_certificates() -> Generator[None]:
         raise ConnectError(reason, permanent=True) from None
 
 
+NO_STREAM = "no event stream: "
+"""What the reason begins with where a server does not speak the older HTTP+SSE."""
+
+
 class LoginNeeded(ConnectError):
     """Raised where a server wants a login and there is none that it takes; nothing was executed."""
 

@@ -22,6 +22,7 @@ from proxy.upstream.private import PrivateSessions
 from proxy.upstream.questions import Clients
 from proxy.upstream.reaper import Reaper
 from proxy.upstream.snapshot import Snapshot
+from proxy.upstream.starts import Starts
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class Fleet:
         self, settings: Settings, environ: Mapping[str, str], snapshot: Snapshot, clients: Clients | None = None
     ) -> None:
         """`clients`: who may be asked what a server wants to know; None: nobody."""
-        self._environ, self._snapshot, self._reaper = environ, snapshot, Reaper()
+        self._environ, self._snapshot, self._reaper, self._starts = environ, snapshot, Reaper(), Starts()
         self.clients = clients or Clients()
         self._listeners: list[Callable[[], None]] = []
         self._updated: list[Callable[[str], None]] = []
@@ -89,7 +90,7 @@ class Fleet:
 
     def _connection(self, key: str, snapshot: Snapshot, on_change: Callable[[Connection], None]) -> Connection:
         config, updated = self._configs[key], self._on_updated
-        made = Connection(config, self._environ, snapshot, self._reaper, self.clients, on_change, updated)
+        made = Connection(config, self._environ, snapshot, self._reaper, self.clients, on_change, updated, self._starts)
         made.log_level = self._log_level
         return made
 

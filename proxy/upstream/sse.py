@@ -14,7 +14,7 @@ import httpx2
 
 from proxy.config import ServerConfig
 from proxy.text import one_line, shorten
-from proxy.upstream.failure import ConnectError, LoginNeeded, describe
+from proxy.upstream.failure import NO_STREAM, ConnectError, LoginNeeded, describe
 from proxy.upstream.peer import Peer
 from proxy.upstream.web import AT_ONCE, TOLD, answered, events, excerpt, http_client, origin, parsed, start_of
 from proxy.wire import encode_request
@@ -95,7 +95,7 @@ async def open_sse(config: ServerConfig, peer: Peer, login: httpx2.Auth | None =
             kind = response.headers.get("content-type", "")
             if not response.is_success or not kind.startswith("text/event-stream"):
                 reason = excerpt(response, await response.aread())
-                raise ConnectError(f"no event stream: {reason}", permanent=response.status_code in (401, 403, 404, 405))
+                raise ConnectError(f"{NO_STREAM}{reason}", permanent=response.status_code in (401, 403, 404, 405))
             stream = events(response)
             endpoint = await _endpoint(str(response.url), stream)
             async with anyio.create_task_group() as tasks:
