@@ -3,7 +3,7 @@
 import re
 
 from proxy.config.document import Node, present
-from proxy.config.fields import Reader, unknown_key
+from proxy.config.fields import Reader
 from proxy.config.settings import OAuthConfig
 
 OAUTH_KEYS = ("scopes", "client_id", "client_secret", "callback_port")
@@ -15,17 +15,12 @@ def oauth(node: Node | None, read: Reader) -> OAuthConfig:
     """The block as it was read; what is wrong in it is told to `read`."""
     if not present(node):
         return OAuthConfig()
-    if not node.is_map:
-        read.complain(node, f"expected a mapping with some of {', '.join(OAUTH_KEYS)}")
-        return OAuthConfig()
-    for name, child in node.items.items():
-        if name not in OAUTH_KEYS:
-            read.complain(child, unknown_key(name, OAUTH_KEYS))
-    scopes = tuple(word for text in read.texts(node.items.get("scopes")) or () for word in text.split())
+    items = read.block(node, OAUTH_KEYS)
+    scopes = tuple(word for text in read.texts(items.get("scopes")) or () for word in text.split())
     if not all(map(_SCOPE.fullmatch, scopes)):
-        read.complain(node.items["scopes"], "expected names of scopes, of ASCII without quotes and backslashes")
-    client_id, secret = read.text(node.items.get("client_id")), read.text(node.items.get("client_secret"))
+        read.complain(items["scopes"], "expected names of scopes, of ASCII without quotes and backslashes")
+    client_id, secret = read.text(items.get("client_id")), read.text(items.get("client_secret"))
     if secret and not client_id:
-        read.complain(node.items["client_secret"], "means nothing without `client_id`")
-    port = int(read.number(node.items.get("callback_port"), 0, 1, 65535))
+        read.complain(items["client_secret"], "means nothing without `client_id`")
+    port = int(read.number(items.get("callback_port"), 0, 1, 65535))
     return OAuthConfig(scopes, client_id or None, secret or None, port)

@@ -54,13 +54,8 @@ _MODES: Mapping[str, str] = {"auto": "auto", "legacy": "legacy", "modern": "mode
 _SESSIONS: Mapping[str, str] = {"shared": "shared", "per_client": "per_client"}
 _STARTS: Mapping[str, str] = {"eager": "eager", "lazy": "lazy"}
 _VALIDATE: Mapping[str, str] = {
-    "strict": "strict",
-    "warn": "warn",
-    "off": "off",
-    "true": "strict",
-    "on": "strict",
-    "false": "off",
-}
+    "strict": "strict", "warn": "warn", "off": "off", "true": "strict", "on": "strict", "false": "off",
+}  # fmt: skip
 
 _DENIES = ("deny", "denied", "denies")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -107,12 +102,8 @@ def server(
     headers = {name: value.strip() for name, value in read.mapping(block.get("headers")).items()}
     url = read.text(block.get("url"))
     login = oauth(block.get("oauth"), read)
-    if (
-        transport != "stdio"
-        and url is not None
-        and not problems
-        and not url.lower().startswith(("http://", "https://"))
-    ):
+    address = url is None or url.lower().startswith(("http://", "https://"))
+    if transport != "stdio" and not problems and not address:
         read.complain(block.keys["url"], "expected an address that starts with http:// or https://")
     foreign = ("command", "args", "env", "cwd") if transport != "stdio" else ("url", "headers", "oauth")
     warnings += [
@@ -123,11 +114,11 @@ def server(
 
     warnings += _doubts(block, read)
     include, exclude = _tools(block, read, lenient=lenient, warnings=warnings)
-    enabled = _enabled(block, read)
+    enabled = read.boolean(block.get("enabled"), True) and not read.boolean(block.get("disabled"), False)
     if lenient and enabled and _launches_ourselves(command, args):
         warnings.append(f"{read.where(node)}: starts narrow-waist itself and is left out")
         enabled = False
-    config = ServerConfig(
+    return ServerConfig(
         key=key,
         transport=transport,
         command=_home(command, home),
@@ -164,7 +155,6 @@ def server(
         secrets=secret_parts({*env.values(), *headers.values(), *read.secrets, *literal_secrets(args, url)}),
         problem="; ".join(dict.fromkeys(problems)) or None,
     )
-    return config
 
 
 def _check_key(key: str, node: Node, read: Reader, fail: Callable[[str], None]) -> None:
@@ -293,10 +283,6 @@ def _tools(
     return (("*",) if shown is None else shown), read.texts(exclude) or ()
 
 
-def _enabled(block: _Block, read: Reader) -> bool:
-    return read.boolean(block.get("enabled"), True) and not read.boolean(block.get("disabled"), False)
-
-
 def _launches_ourselves(command: str | None, args: tuple[str, ...]) -> bool:
     """Whether this is the entry that a client's file has for us: following it would start us again, without end."""
     return any(OURSELVES.search(word) for word in (command or "", *args)) and "--config" not in args
@@ -339,16 +325,10 @@ def _launch_hash(block: _Block, transport: Transport, file: Path) -> str:
         return [n.text for n in node.elements] if node.is_list else node.text
 
     def words(name: str) -> list[str]:
-        found = raw(name)
-        return (
-            [str(w) for w in cast(list[object], found)]
-            if isinstance(found, list)
-            else []
-            if found is None
-            else [str(found)]
-        )
+        node = block.get(name)
+        return [] if node is None else [n.text for n in (node.elements if node.is_list else [node])]
 
-    cwd = cast(str | None, raw("cwd"))
+    cwd = raw("cwd")
     if isinstance(cwd, str) and not cwd.startswith(("~", "$")):
         cwd = str(file.absolute().parent / cwd)
     launch: dict[str, object] = {
