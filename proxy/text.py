@@ -54,6 +54,11 @@ def shorten(text: str, limit: int) -> str:
     return cut.rstrip(" ,;:-") + "…"
 
 
+def units(text: str) -> int:
+    """UTF-16 units of `text`, as JavaScript hosts count."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
 def first_sentence(text: str, limit: int) -> str:
     """The first sentence of a description, as one line of at most `limit` characters.
 
