@@ -4,10 +4,8 @@ Each scope of callers has a `View`, from which everything that they are shown or
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,38 +14,26 @@ import anyio.to_thread
 
 from proxy import __version__, bridge
 from proxy.arguments import direct, unwrap
-from proxy.caller import Access, Caller, Origin, Scope
+from proxy.caller import Caller, Origin, Scope
 from proxy.catalog import Catalog, NotFound
 from proxy.config import Settings
-from proxy.dispatch import Dispatcher, error_result, failed
-from proxy.errors import ConfigError, Refused, UpstreamFailure
-from proxy.forward import Forwarder
-from proxy.guard import Base, Gate, needed
-from proxy.guard.unmatched import GlobWatch, has_globs
+from proxy.configured import Configured
+from proxy.dispatch import error_result, failed
+from proxy.errors import Refused, UpstreamFailure
+from proxy.guard import Base, Gate
 from proxy.hosts import HostRow
 from proxy.listing import Listing
 from proxy.offers import Offers
 from proxy.search import Index
 from proxy.semantics import Semantics
 from proxy.server import ProxyServer
-from proxy.tokens import Counts
-from proxy.upkeep import Upkeep
 from proxy.upstream.fleet import Fleet
 from proxy.upstream.questions import Clients
 from proxy.upstream.snapshot import Snapshot, default_folder
-from proxy.view import READS_ONLY, Shared, View
+from proxy.view import READS_ONLY, View
 
-log = logging.getLogger(__name__)
-
-STARTING = 2.0
-"""Seconds that the first index of a start may wait for servers to be ready."""
 ANSWERING = 0.2
 """Seconds that the first list takes to be made and sent, before starting many processes delays it."""
-GATHERING = 0.5
-"""Seconds that lists which were never seen may take to come before what is there is counted without them: each count
-costs a child that needs as long."""
-LOCK_POLL = 2.0
-"""Seconds between looks at the lock file, so that an approval needs no restart."""
 
 
 class App:
@@ -69,67 +55,66 @@ class App:
         Raises:
             ConfigError: `host_row` or one of `profiles` does not exist, or the lock file cannot be read.
         """
-        search = settings.tool_search
-        if search.enabled == "off":
-            settings = replace(settings, servers=tuple(replace(s, lazy=False) for s in settings.servers))
-        for name in profiles or ():
-            if name not in settings.profiles:
-                there = ", ".join(settings.profiles) or "none"
-                raise ConfigError(f"there is no profile {name!r} in the configuration; there are: {there}")
-        self.gate = Gate(settings, search.call_name) if needed(settings) else None
-        """None where nothing is configured to be guarded: a call then passes no stage that could cost anything."""
-        self._always = tuple(profiles or ())
-        self.scope: Scope = self.gate.scopes.scope(*profiles) if self.gate is not None and profiles is not None else ()
-        """Of callers that show nothing else."""
-        self._access = Access(self.scope)
-        if self.gate is not None and clients is not None and profiles is not None:
-            # One caller: what they may never see is not even started.
-            scopes = self.gate.scopes
-            kept = tuple(s for s in settings.servers if scopes.may_hold(s.key, self.scope))
-            settings = replace(settings, servers=kept)
-        self.settings = settings
-        self.announce_changes = search.announce_changes != "never"
-        settings.hosts.row_for(None, search.host_row)
-        self._snapshot = snapshot or Snapshot(default_folder(environ))
+        snapshot = snapshot or Snapshot(default_folder(environ))
         self._clients = Clients(clients)
-        self.fleet = self.upstreams = Fleet(settings, environ, self._snapshot, self._clients)
-        configs = {s.key: s for s in settings.servers}
-        if self.gate is not None:
-            configs |= self.gate.servers()
-        self.base = self.gate.base if self.gate is not None else Base(settings)
-        """Makes what exists for anyone: its texts are clean also where nothing is guarded."""
-        self.dispatcher = Dispatcher(self.fleet, configs, search, self.gate)
-        self._forwarder = Forwarder(self.fleet, self.gate)
+        self.fleet = self.upstreams = Fleet(Settings(), environ, snapshot, self._clients)
         self.server = ProxyServer(self)
-        counts = Counts(self._snapshot.load_counts() if search.tokenizer == "o200k" else None)
-        self.semantics: Semantics | None = None
-        """What gives the index its meaning; None where search goes by words alone."""
-        if search.semantic == "on" and search.enabled != "off":
-            keep = self._snapshot
-            self.semantics = Semantics(lambda: self._everything().tools, keep.load_vectors, keep.save_vectors)
-        scopes = self.gate.scopes if self.gate is not None else None
-        base, fleet = self.base, self.fleet
-        self._shared = Shared(
-            settings, self._everything, lambda: base.offers(fleet.offers), scopes, counts, self.semantics
-        )
-        self._views: dict[Scope, View] = {}
-        self._upkeep = Upkeep(
-            self._shared,
-            lambda: list(self._views.values()),
-            counts=counts if search.tokenizer == "o200k" and search.enabled != "off" else None,
-            save=self._snapshot.save_counts,
+        self._configured = partial(
+            Configured,
+            fleet=self.fleet,
+            snapshot=snapshot,
+            profiles=profiles,
             told=self.server.catalog_changed,
+            many=clients is None,
         )
-        for name in settings.profiles if clients is None else ():
-            self.view(self.narrowed(name))
-        self.view(self.scope)
+        self._now = self._configured(settings)
+        self._replaced = anyio.Event()
         self._listed_once = self._waited = False
-        self._globs = GlobWatch(settings, self.fleet.names)
         self._updated: dict[str, None] = {}
         """Resources that have changed, each once however often it was said while clients were slow to read."""
         self._news = anyio.Event()
         self.fleet.on_change(self._catalog_changed)
         self.fleet.on_updated(self._resource_updated)
+
+    def take(self, settings: Settings) -> None:
+        """Serve by another configuration from now on; calls that are under way end by the rules they began with.
+
+        Raises:
+            ConfigError: what the constructor raises; nothing has changed then.
+        """
+        self._now = self._configured(settings, before=self._now)
+        self._replaced.set()
+        self._replaced = anyio.Event()
+
+    @property
+    def settings(self) -> Settings:
+        """The configuration as it is served: without the servers that nobody may see."""
+        return self._now.settings
+
+    @property
+    def gate(self) -> Gate | None:
+        """The guard; None where nothing is configured to be guarded."""
+        return self._now.gate
+
+    @property
+    def semantics(self) -> Semantics | None:
+        """What gives the index its meaning; None where search goes by words alone."""
+        return self._now.semantics
+
+    @property
+    def base(self) -> Base:
+        """Makes what exists for anyone."""
+        return self._now.base
+
+    @property
+    def scope(self) -> Scope:
+        """Of callers that show nothing else."""
+        return self._now.scope
+
+    @property
+    def announce_changes(self) -> bool:
+        """Whether clients are told when what they are shown has changed."""
+        return self.settings.tool_search.announce_changes != "never"
 
     # Life.
 
@@ -138,14 +123,13 @@ class App:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.fleet.run)
             tasks.start_soon(self.server.announce)
-            tasks.start_soon(self._upkeep.run, self._gathered, partial(self.fleet.wait_tried, STARTING))
             tasks.start_soon(self._pass_on_updates)
-            if self.semantics is not None:
-                tasks.start_soon(self.semantics.run)
-            if has_globs(self.settings):
-                tasks.start_soon(self._globs.run)
-            if self.gate is not None and self.gate.locks:
-                tasks.start_soon(self._watch_lock, self.gate)
+            while True:
+                replaced = self._replaced
+                async with anyio.create_task_group() as these:
+                    these.start_soon(self._now.run)
+                    await replaced.wait()
+                    these.cancel_scope.cancel()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator["App"]:
@@ -156,21 +140,7 @@ class App:
             tasks.cancel_scope.cancel()
 
     def _catalog_changed(self) -> None:
-        self._globs.changed()
-        self._upkeep.changed()
-        if self.semantics is not None:
-            self.semantics.changed()
-
-    async def _watch_lock(self, gate: Gate) -> None:
-        """Take up what is approved while we run; a lock that cannot be read changes nothing."""
-        while True:
-            await anyio.sleep(LOCK_POLL)
-            try:
-                if gate.look_at_lock():
-                    log.warning("the lock has changed and is read again")
-                    self._catalog_changed()
-            except ConfigError as error:
-                log.warning("%s", error)
+        self._now.catalog_changed()
 
     def _resource_updated(self, uri: str) -> None:
         self._updated[uri] = None
@@ -185,32 +155,23 @@ class App:
                 del self._updated[uri := next(iter(self._updated))]
                 if (owner := self.fleet.offers.owner(uri)) is None:
                     continue
-                for view in list(self._views.values()):
+                for view in list(self._now.views.values()):
                     if (known := view.offers.known_as(*owner)) is not None:
                         await self.server.changes.updated(known, view.scope)
 
     async def counted(self) -> None:
         """Wait until the texts of the current catalog have exact counts, or never will."""
-        await self._upkeep.counted()
+        await self._now.upkeep.counted()
 
     # What clients see.
 
-    def _everything(self) -> Catalog:
-        """The tools that exist for anyone."""
-        return self.base.catalog(self.fleet.catalog)
-
     def view(self, scope: Scope | None = None) -> View:
         """What the callers of a scope are shown; None: of those that show nothing else."""
-        key = self.scope if scope is None else scope
-        found = self._views.get(key)
-        if found is None:
-            found = self._views[key] = View(self._shared, key)
-            self._upkeep.added()
-        return found
+        return self._now.view(scope)
 
     def narrowed(self, *names: str) -> Scope:
         """The scope of a caller with these profiles, beside those that apply to everybody."""
-        return self.gate.scopes.scope(*self._always, *names) if self.gate is not None else ()
+        return self._now.narrowed(*names)
 
     @property
     def catalog(self) -> Catalog:
@@ -226,12 +187,9 @@ class App:
         if not self._listed_once:
             with anyio.move_on_after(self.settings.first_list_wait):
                 await self._first_lists()
-                await self._upkeep.counted()
+                await self._now.upkeep.counted()
             self._listed_once = True
             asyncio.get_running_loop().call_later(ANSWERING, self.fleet.start)
-
-    async def _gathered(self) -> None:
-        await self.fleet.wait_known(min(GATHERING, self.settings.first_list_wait))
 
     async def _first_lists(self) -> None:
         """Wait, the first time and within `first_list_wait`, for lists that were never seen."""
@@ -242,7 +200,7 @@ class App:
     def shown_schema(self, name: str) -> Mapping[str, Any] | None:
         """The input schema of an eager tool, whose `x-mcp-header` marks the client's headers must agree with."""
         # Whose headers they are is not known here: only what everybody may see can be told of.
-        tools = [view.catalog.public(name) for view in self._views.values()]
+        tools = [view.catalog.public(name) for view in self._now.views.values()]
         tool = tools[0] if all(tools) else None
         return tool.input_schema if tool is not None and tool.eager else None
 
@@ -291,9 +249,9 @@ class App:
 
     async def call(self, name: str, arguments: Any, meta: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Answer one `tools/call`, be it of the bridge, of an eager tool or of a hidden one by its name."""
-        search, access = self.settings.tool_search, caller.access or self._access
-        view = self.view(access.scope)
-        catalog = view.catalog
+        now = self._now
+        search, access = now.settings.tool_search, caller.access or now.access
+        view = now.view(access.scope)
         through = name == search.call_name or self._reads_only(name)
         if through or caller.access is None:
             reads_only = through and name != search.call_name
@@ -305,22 +263,23 @@ class App:
             if request.name in (search.search_name, search.describe_name):
                 return await self._found(request.name, request.candidates[0] if through else arguments, view, caller)
         except Refused as refusal:
-            return error_result(self.dispatcher.refusal(catalog, refusal, caller))
-        if not catalog.complete:
+            return error_result(now.dispatcher.refusal(view.catalog, refusal, caller))
+        if not view.catalog.complete:
             try:
                 await self._wait_for(request.name, view)
             except UpstreamFailure as failure:
                 return error_result(f"Tool {request.name!r}: {failed(failure)}")
-            catalog = view.catalog
-        return await self.dispatcher.call(catalog, request, meta, caller)
+            now = self._now  # it may be another one meanwhile
+            view = now.view(access.scope)
+        return await now.dispatcher.call(view.catalog, request, meta, caller)
 
     async def forward(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
     ) -> dict[str, Any]:
         """Read a resource, get a prompt or complete a reference, as `server` is asked to."""
-        caller = caller if caller.access is not None else caller._replace(access=self._access)
+        caller = caller if caller.access is not None else caller._replace(access=self._now.access)
         offers = self.view(caller.access.scope if caller.access is not None else None).offers
-        return await self._forwarder.request(offers, method, params, meta, caller)
+        return await self._now.forwarder.request(offers, method, params, meta, caller)
 
     async def _found(self, name: str, arguments: Any, view: View, caller: Caller) -> dict[str, Any]:
         """The answer of search or describe, which need the lists that were never seen."""
@@ -330,13 +289,14 @@ class App:
         room = bridge.room_in(self._row(caller.client).result)
         if name == search.describe_name:
             return bridge.describe_answer(arguments, catalog, search, unavailable=down, room=room)
-        destructive = self.gate.policy.destructive if self.gate is not None else bridge.says_destructive
+        now = self._now
+        destructive = now.gate.policy.destructive if now.gate is not None else bridge.says_destructive
         answer = partial(
             bridge.search_answer, arguments, catalog, await view.index(), search,
-            unavailable=down, topic_of=bridge.listed_topics(self._shared.texts), room=room, destructive=destructive,
+            unavailable=down, topic_of=bridge.listed_topics(now.shared.texts), room=room, destructive=destructive,
         )  # fmt: skip
         # A query's meaning takes 5 ms, its words one.
-        return answer() if self.semantics is None else await anyio.to_thread.run_sync(answer)
+        return answer() if now.semantics is None else await anyio.to_thread.run_sync(answer)
 
     def _reads_only(self, name: str) -> bool:
         guard = self.settings.guard
@@ -353,15 +313,16 @@ class App:
         """
         if _resolves(view, name):
             return
+        connections = self.fleet.connections
         unknown = [key for key, server in view.catalog.servers.items() if not server.known]
         named = [key for key in unknown if key in name]
         if not named:
             with anyio.move_on_after(self.settings.first_list_wait):
                 for key in unknown:
-                    await self.fleet.connections[key].wait_settled()
+                    await connections[key].wait_settled()
         for key in named:
             try:
-                await self.fleet.connections[key].ready()  # wakes a sleeping reconnect, as any call does
+                await connections[key].ready()  # wakes a sleeping reconnect, as any call does
             except UpstreamFailure as failure:
                 server = view.catalog.servers.get(key)
                 # Where known tools have the name, the refusal says which full name works now.

@@ -1,12 +1,13 @@
 #!/usr/bin/env python
 """Recall of the search on the labelled queries in `scripts/retrieval`.
 
-    python scripts/eval_search.py [--scope mcp|api|all|heldout] [--baseline] [--semantic] [--misses N] [--check]
+    python scripts/eval_search.py [--scope mcp|api|all|heldout|stranger] [--check]
+                                  [--baseline] [--semantic] [--misses N]
 
 Prints recall@1, @5 and @10, MRR, the share of queries without any result, recall@5 by kind of query, exact-name
 recall@1 (a tool's own name as the query), and the time of a build and of a query. The search was tuned on mcp and api;
-heldout has more servers (those of `tests/catalogs`) and harder queries, written before the search was run on them; what
-was chosen by half of it is told in `scripts/retrieval`.
+heldout and stranger have more servers (those of `tests/catalogs`) and harder queries, written before the search was run
+on them, stranger's by somebody who knew nothing of it; `scripts/retrieval` tells what was chosen by half of heldout.
 match "any": one gold tool suffices; "all": share of the gold found.
 `--baseline` measures rank-bm25 with our tokenizer too, `--semantic` the extra narrow-waist[semantic] (12 ms a tool to
 embed, kept in `.cache`). `--check` fails when recall@5 on any file is more than half a point below the committed
@@ -33,9 +34,9 @@ from proxy.search.encoder import Encoder, installed  # noqa: E402
 from proxy.search.semantic import Meaning, Vectors  # noqa: E402
 from proxy.text import Tokenizer, normal_forms  # noqa: E402
 
-COMMITTED = {"mcp": 0.925, "api": 0.952, "heldout": 0.632}
+COMMITTED = {"mcp": 0.925, "api": 0.952, "heldout": 0.632, "stranger": 0.54}
 """Recall@5 as committed. Raise it with the search; lower it only with a reason in the commit. heldout reaches .638; it
-is small (one query is .6 points), and must not become a third file to tune on.
+and stranger are small (one query is .6 points), and must not become files to tune on.
 """
 TOLERANCE = 0.005
 
@@ -50,7 +51,7 @@ def load(scope: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     tools: list[dict[str, Any]] = []
     queries: list[dict[str, Any]] = []
     for part in ("mcp", "api") if scope == "all" else (scope,):
-        if part == "heldout":
+        if part in ("heldout", "stranger"):
             tools += real_tools()
         else:
             tools += json.loads(gzip.decompress((DATA / f"catalog_{part}.json.gz").read_bytes()))
@@ -165,13 +166,13 @@ def measure(label: str, scope: str, factory: Callable[[Sequence[dict[str, Any]]]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scope", choices=("mcp", "api", "all", "heldout"))
+    parser.add_argument("--scope", choices=("mcp", "api", "all", "heldout", "stranger"))
     parser.add_argument("--baseline", action="store_true")
     parser.add_argument("--semantic", action="store_true")
     parser.add_argument("--misses", type=int, default=0)
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
-    scopes = [args.scope] if args.scope else ["mcp", "api", "heldout"]
+    scopes = [args.scope] if args.scope else ["mcp", "api", "heldout", "stranger"]
     failed = False
     for scope in scopes:
         if args.baseline:

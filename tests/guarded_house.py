@@ -212,7 +212,7 @@ async def listening(app: App, tokens: TokenFile | None = None, token: str | None
         await serve_http(
             app.server,
             sock,
-            keeper=Doorkeeper(token, tokens, app.settings.profiles, app.narrowed),
+            keeper=Doorkeeper(token, tokens, lambda: app.settings.profiles, app.narrowed),
             allowed_hosts=(),
             status=app.status,
             session_idle_timeout=app.settings.session_idle_timeout,
@@ -245,7 +245,7 @@ async def daemon(app: App, tokens: TokenFile | None = None, token: str | None = 
         tokens.look()
     asgi = application(
         app.server,
-        keeper=Doorkeeper(token, tokens, app.settings.profiles, app.narrowed),
+        keeper=Doorkeeper(token, tokens, lambda: app.settings.profiles, app.narrowed),
         allowed_hosts=app.settings.allowed_hosts,
         status=app.status,
         session_idle_timeout=app.settings.session_idle_timeout,

@@ -73,3 +73,38 @@ def test_an_id_is_free_again_once_its_call_was_answered_on_the_spot() -> None:
 
     asyncio.run(main())
     assert [frame["id"] for frame in sent] == [7, 7, 7]
+
+
+def test_a_call_with_the_id_of_one_just_cancelled_can_be_cancelled_too() -> None:
+    """The end of the first must not take the second's id out of the door's list."""
+    ended: list[str] = []
+    first_ended = asyncio.Event()
+
+    class Server:
+        async def call(self, params: Mapping[str, Any], *_: Any, **__: Any) -> dict[str, Any]:
+            try:
+                return await asyncio.Future()
+            finally:
+                ended.append(params["name"])
+                first_ended.set()
+
+    async def send(frame: dict[str, Any]) -> None:
+        raise AssertionError("a cancelled call has no answer")
+
+    def call(name: str) -> bytes:
+        return b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"%s"}}' % name.encode()
+
+    cancel = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}'
+
+    async def main() -> None:
+        door = StdioDoor(Server(), send)
+        door.open(client(), "x")
+        assert door.take(call("first"))
+        await asyncio.sleep(0)
+        assert door.take(cancel)
+        assert door.take(call("second")), "the id is free again"
+        await first_ended.wait()
+        assert door.take(cancel), "the second is still known"
+        await door.close()
+
+    asyncio.run(main())

@@ -98,7 +98,7 @@ async def test_a_failure_of_the_server_is_in_the_audit(tmp_path: Path) -> None:
         async def lost(*_: object) -> dict[str, Any]:
             raise UpstreamFailure("docs", "gone", may_have_run=False)
 
-        app._forwarder._upstreams.request = lost  # type: ignore[method-assign]
+        app._now.forwarder._upstreams.request = lost  # type: ignore[method-assign]
         assert (await client.request(*READ))["error"]
     assert entries(tmp_path)[-1]["outcome"] == "failed: gone"
 

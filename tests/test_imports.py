@@ -15,11 +15,12 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"app"},
+    {"configured"},
     {"upkeep"},
     {"view"},
     {"serving", "upstream", "demo"},
     {"server"},
-    {"bridge", "counter", "dispatch", "forward", "semantics"},
+    {"bridge", "counter", "dispatch", "forward", "reload", "semantics"},
     {"listing", "search", "arguments", "guard", "eager"},
     {"catalog", "signature", "offers"},
     {"tool", "text", "config", "tokens", "masking"},
@@ -49,7 +50,7 @@ NARROWER = {
 STRANGERS = {("bridge", "dispatch"), ("dispatch", "bridge")}
 """Rooms of one layer that must never know each other: a bridge name is unwrapped below them and routed above."""
 
-ONLY_IMPORTED_BY = {"upstream": {"app", "cli"}, "demo": {"app", "cli"}, "app": {"cli", "__main__"}}
+ONLY_IMPORTED_BY = {"upstream": {"app", "configured", "cli"}, "demo": {"app", "cli"}, "app": {"cli", "__main__"}}
 
 MAY_IMPORT_MCP = {"server", "serving", "upstream", "demo"}
 PURE = {

@@ -4,15 +4,18 @@ import argparse
 import logging
 import os
 from functools import partial
+from pathlib import Path
+from typing import cast
 
 import anyio
 
 from proxy.app import App
 from proxy.cli.common import own_token, settings, token_file
 from proxy.cli.logs import set_up_logging
-from proxy.config import GuardConfig
+from proxy.config import GuardConfig, Settings, load
 from proxy.guard.tokens import TokenFile
 from proxy.memory import keep_at_hand
+from proxy.reload import Reload
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
 
         app = App(config, os.environ, clients=1, profiles=profiles)
         log.info("serving the servers of %s", source)
-        anyio.run(serve_stdio, app.server, app.run)
+        anyio.run(serve_stdio, app.server, app.run, _reload(config, app, listens=False).run)
         return 0
     from proxy.serving.access import Doorkeeper
     from proxy.serving.http import DEFAULT, address, listener, serve_http
@@ -43,13 +46,18 @@ def run(options: argparse.Namespace) -> int:
         serve_http,
         app.server,
         listener(host, port),
-        keeper=Doorkeeper(token, tokens, config.profiles, app.narrowed),
+        keeper=Doorkeeper(token, tokens, lambda: app.settings.profiles, app.narrowed),
         allowed_hosts=config.allowed_hosts,
         status=app.status,
         session_idle_timeout=config.session_idle_timeout,
         limits=config.guard or GuardConfig(),
-        background=[app.run],
+        background=[app.run, _reload(config, app, listens=True).run],
     )
     log.info("serving the servers of %s", source)
     anyio.run(serve)
     return 0
+
+
+def _reload(config: Settings, app: App, *, listens: bool) -> Reload:
+    """What takes up changes of the file that was found at the start."""
+    return Reload(config, lambda: load(cast(Path, config.path), os.environ), app.take, listens=listens)

@@ -22,7 +22,16 @@ VARIABLE = "NARROW_WAIST_CONFIG"
 FILE_NAME = "upstreams.yaml"
 
 STRICT_BLOCKS = ("servers", "mcp_servers")
-OWN_KEYS = ("tool_search", "tools", "first_list_wait", "allowed_hosts", "session_idle_timeout", "hosts", *GUARD_BLOCKS)
+OWN_KEYS = (
+    "tool_search",
+    "tools",
+    "first_list_wait",
+    "allowed_hosts",
+    "session_idle_timeout",
+    "hosts",
+    "reload",
+    *GUARD_BLOCKS,
+)
 ROOT_KEYS = (*STRICT_BLOCKS, "mcpServers", *OWN_KEYS)
 PROTECTING = ("allowed_hosts", *GUARD_BLOCKS)
 """Root keys without which more can happen than the person meant; a slip in one is an error in JSON too."""
@@ -147,6 +156,7 @@ def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None
         session_idle_timeout=reader.number(
             root.items.get("session_idle_timeout"), Settings.session_idle_timeout, 0, above=True
         ),
+        reload=reader.boolean(root.items.get("reload"), Settings.reload),
         profiles=guard.profiles(),
         guard=guard.guard(),
         path=path,

@@ -1,7 +1,7 @@
 """Settings: what the person configured, frozen. Fields that may hold a secret stay out of the `repr`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -83,6 +83,18 @@ class ServerConfig:
     wherever we print."""
     problem: str | None = None
     """Why this one server cannot be started (an unset variable, naming the field), else None."""
+
+    def runs_as(self, other: "ServerConfig") -> bool:
+        """Whether the server's process or session would be the same under `other`: only what it never learns of is
+        not.
+        """
+        return replace(other, **{name: getattr(self, name) for name in _OURS_ALONE}) == self
+
+
+_OURS_ALONE = (
+    "description", "aliases", "keywords", "include", "exclude", "deny", "pinned", "lazy", "timeout", "connect_timeout",
+    "max_concurrency", "validate", "retry", "idle_timeout", "max_result_chars",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -200,5 +212,7 @@ class Settings:
     profiles: Mapping[str, Profile] = field(default_factory=dict[str, Profile])
     guard: GuardConfig | None = None
     """None: nothing is guarded beyond what each server's own block says."""
+    reload: bool = True
+    """Whether a proxy that runs takes up what changes in the file."""
     path: Path | None = None
     warnings: tuple[str, ...] = ()

@@ -79,6 +79,10 @@ class Approvals:
         self._used: dict[str, float] = {}
         """Nonce of an answer that was used -> until when it would have been good."""
 
+    def follow(self, before: "Approvals") -> None:
+        """Take the answers to its questions too, and none twice."""
+        self._key, self._used = before._key, before._used
+
     async def ask(self, subject: Subject, risk: Risk, arguments: Mapping[str, Any], caller: Caller) -> Permit:
         """Have the person decide.
 

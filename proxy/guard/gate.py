@@ -39,8 +39,11 @@ def needed(settings: Settings) -> bool:
 class Gate:
     """The guard of one proxy."""
 
-    def __init__(self, settings: Settings, call_name: str) -> None:
+    def __init__(self, settings: Settings, call_name: str, before: "Gate | None" = None) -> None:
         """`call_name`: the tool through which a result is read on.
+
+        `before`: the guard of the configuration that this one follows. Its kept results, the questions that wait for
+        an answer and the calls it has counted are not forgotten.
 
         Raises:
             ConfigError: there is a lock file, and it cannot be read.
@@ -53,10 +56,17 @@ class Gate:
         self.policy = Policy(self.config)
         self.base = Base(settings, lambda: self._lock)
         self.scopes = Scopes(settings, self.policy)
+        limits = {s.key: s.max_result_chars for s in settings.servers if s.max_result_chars}
         self._approvals = Approvals(self.config.ask_timeout)
         self._rates = Rates()
-        limits = {s.key: s.max_result_chars for s in settings.servers if s.max_result_chars}
         self._spill = Spill(limits, call_name) if limits else None
+        if before is not None:
+            self._approvals.follow(before._approvals)
+            self._rates = before._rates
+            if self._spill is not None and before._spill is not None:
+                self._spill.follow(before._spill)
+            if before.audit is not None:
+                before.audit.close()  # a call that ends later opens it again, for its one line
         secrets = {secret for server in settings.servers for secret in server.secrets}
         self.audit = Audit(self.config.audit, sorted(secrets, key=len)) if self.config.audit is not None else None
         self._retry = frozenset(s.key for s in settings.servers if s.retry)

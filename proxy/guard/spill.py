@@ -68,6 +68,10 @@ class Spill:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._size = 0
 
+    def follow(self, before: "Spill") -> None:
+        """Give what it has kept too."""
+        self._kept, self._size = before._kept, before._size
+
     def bounded(self, tool: Tool, result: dict[str, Any], owner: object) -> dict[str, Any]:
         """`result`, or where it is longer than its server's limit, a copy with head, tail and how to read on.
 

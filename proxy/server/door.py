@@ -135,7 +135,9 @@ class StdioDoor:
         except anyio.BrokenResourceError:
             pass  # the client is gone
         finally:
-            self._tasks.pop(call.ident, None)
+            # A client may use the id again right behind its cancel, while this one is still ending.
+            if self._tasks.get(call.ident) is asyncio.current_task():
+                del self._tasks[call.ident]
 
     def _take_cancel(self, line: bytes) -> bool:
         message = frame(line) or {}

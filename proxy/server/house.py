@@ -22,9 +22,15 @@ class Upstreams(Protocol):
 class House(Protocol):
     """Everything that a client can see or ask for, by who asks."""
 
-    announce_changes: bool
-    scope: Scope
-    """Of callers that show nothing else."""
+    @property
+    def announce_changes(self) -> bool:
+        """Whether clients are told when what they are shown has changed."""
+        ...
+
+    @property
+    def scope(self) -> Scope:
+        """Of callers that show nothing else."""
+        ...
 
     @property
     def upstreams(self) -> Upstreams:

@@ -55,14 +55,16 @@ class Doorkeeper:
         self,
         token: str | None,
         tokens: TokenFile | None = None,
-        profiles: Collection[str] = (),
+        profiles: Callable[[], Collection[str]] = tuple,
         narrowed: Callable[..., Scope] = lambda *_: (),
     ) -> None:
-        """`token`: the one that the daemon was started with; `narrowed`: the scope of a caller with these profiles."""
+        """`token`: the one that the daemon was started with.
+
+        `profiles`: those that are configured now; `narrowed`: the scope of a caller with these.
+        """
         self._token = token.encode() if token else None
         self._tokens = tokens if tokens is not None and tokens.exists else None
-        self._profiles, self._narrowed = frozenset(profiles), narrowed
-        self._guards = bool(self._profiles or self._tokens)
+        self._profiles, self._narrowed = profiles, narrowed
 
     def holder(self, authorization: bytes) -> Holder | None:
         """Who has sent this header; None: nobody who may come in."""
@@ -80,7 +82,8 @@ class Doorkeeper:
 
     def way(self, path: str, holder: Holder) -> Way | None:
         """Where a request of that path goes; None: nowhere."""
-        if not self._guards:
+        profiles = self._profiles()
+        if not profiles and self._tokens is None:
             return Way(path)
         for endpoint in ENDPOINTS:
             profile, slash, rest = path.removeprefix(endpoint + "/").partition("/")
@@ -88,7 +91,7 @@ class Doorkeeper:
                 continue
             if slash and not (endpoint == "/sse" and rest == "messages/"):
                 return None
-            if profile not in self._profiles or (holder.profiles and profile not in holder.profiles):
+            if profile not in profiles or (holder.profiles and profile not in holder.profiles):
                 return None
             root = f"/sse/{profile}" if endpoint == "/sse" else ""
             return Way("/messages/" if slash else endpoint, root, Access(self._narrowed(profile), holder.name))

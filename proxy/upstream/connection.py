@@ -2,7 +2,7 @@
 
     starting -> ready -> (closed, lost) -> failed -> (back-off, or a call that wakes it) -> starting ...
 
-The last good list survives every disconnect. `calls.py` sends on the session that `ready` gives.
+The last good list survives every disconnect. `calls.py` sends on the session that `ready` gives. `end` ends it all.
 """
 
 import logging
@@ -46,7 +46,7 @@ MIN_RETRY = 1.0
 """Seconds between attempts that calls may ask for."""
 PING_TIMEOUT = 5.0
 LOST_GRACE = 10.0
-"""Seconds that calls in flight keep a connection whose session is lost."""
+"""Seconds that calls in flight keep a connection whose session is lost, or that is to end."""
 TIDY = 0.5
 """Seconds the error of a call may wait for the last words of a server that has just failed."""
 
@@ -87,6 +87,9 @@ class Connection:
         self._suspect = False
         self._verifying = anyio.Lock()
         self._closing = self._idle = False
+        self._life: anyio.CancelScope | None = None
+        self._end = "the proxy is stopping"
+        """Why it ends when it does."""
         self._last_used = -math.inf
         self.questions = Questions(self.config, self.clients, self._mask)
         self.lists = Lists(self.config, self.snapshot, lambda: self.on_change(self))
@@ -120,7 +123,12 @@ class Connection:
     # Supervision: everything below runs in the one supervisor task.
 
     async def run(self) -> None:
-        """Connect, serve, reconnect, until cancelled. Never raises for anything an upstream does."""
+        """Connect, serve, reconnect, until cancelled or ended. Never raises for anything an upstream does."""
+        with anyio.CancelScope() as self._life:
+            if not self._closing:
+                await self._run()
+
+    async def _run(self) -> None:
         try:
             if self.config.problem is not None:
                 self._attempts += 1
@@ -155,7 +163,27 @@ class Connection:
                 await self._pause(error, failures)
         finally:
             self._session, self._closing = None, True
-            self._set("stopped", "the proxy is stopping")
+            self._set("stopped", self._end)
+
+    def end(self) -> None:
+        """End it now, whatever is in flight."""
+        self._closing = True
+        if self._life is not None:
+            self._life.cancel()
+
+    async def leave(self, reason: str) -> None:
+        """End it for a reason; the calls in flight get their answers first, if they take no longer than 10 s."""
+        self._end = reason
+        if self._session is not None:
+            with anyio.move_on_after(LOST_GRACE):
+                await self._session.peer.idle()
+        self.end()
+
+    def take(self, config: ServerConfig) -> None:
+        """Go on under another configuration of the same server; its part of the catalog is made anew."""
+        self.config = config
+        self.questions.take(config)
+        self.lists.take(config)
 
     async def _until_wanted(self) -> None:
         """A server seen before need not start before the client has been answered, a lazy one before a call.
@@ -217,7 +245,7 @@ class Connection:
                     self._attempts += 1
                     self._refused += self._session is None
                     self._set("starting" if self._lost.is_set() or self._idle else "failed", reason)
-                    peer.close("the proxy is stopping" if self._session else "the connection could not be set up")
+                    peer.close(self._end if self._session else "the connection could not be set up")
         if budget.cancelled_caught:
             if self.config.mode == "auto":  # it may be the probe that stalls the server
                 self._era = "auto" if self._era == "legacy" else "legacy"

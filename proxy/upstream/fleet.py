@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 
 from proxy.caller import Caller
 from proxy.catalog import Catalog
-from proxy.config import Settings
+from proxy.config import ServerConfig, Settings
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.offers import Offer, Offers, prefixed
 from proxy.tool import Tool
@@ -26,29 +27,71 @@ log = logging.getLogger(__name__)
 
 
 class Fleet:
-    """Connects every enabled server in the background and keeps the current catalog and offers, swapped whole."""
+    """Connects every enabled server in the background and keeps the current catalog and offers, swapped whole.
+
+    `take` gives it other servers while it runs.
+    """
 
     def __init__(
         self, settings: Settings, environ: Mapping[str, str], snapshot: Snapshot, clients: Clients | None = None
     ) -> None:
         """`clients`: who may be asked what a server wants to know; None: nobody."""
-        self._configs = {config.key: config for config in settings.servers if config.enabled}
-        self._environ, self._reaper = environ, Reaper()
+        self._environ, self._snapshot, self._reaper = environ, snapshot, Reaper()
         self.clients = clients or Clients()
         self._listeners: list[Callable[[], None]] = []
         self._updated: list[Callable[[str], None]] = []
-        self.connections: Mapping[str, Connection] = {
-            key: self._connection(key, snapshot, self._on_change) for key in self._configs
-        }
-        self._calls = {key: Calls(connection) for key, connection in self.connections.items()}
+        self._tasks: TaskGroup | None = None
+        """Where the connections run."""
+        self._log_level: str | None = None
+        self._configs: Mapping[str, ServerConfig] = {}
+        self.connections: Mapping[str, Connection] = {}
+        self._calls: Mapping[str, Calls] = {}
+        self.catalog = Catalog()
         self._private = PrivateSessions(lambda key: self._connection(key, Snapshot(None), lambda _: None))
+        self.take(settings)
+
+    def take(self, settings: Settings) -> None:
+        """Have these servers from now on.
+
+        What a server's process or session knows nothing of changes without its notice. Of one that is configured
+        otherwise, or is gone, the calls in flight get their answers within 10 s; the new one is started beside it.
+        """
+        before, configs = self.connections, self._configs
+        self._configs = {config.key: config for config in settings.servers if config.enabled}
+        self.connections = {key: self._taken(before.get(key), config) for key, config in self._configs.items()}
+        for key, connection in before.items():
+            if (now := self.connections.get(key)) is not connection:
+                self._leave(connection, "its configuration has changed" if now else "it is no longer configured")
+        kept = {key for key, c in self.connections.items() if c is before.get(key) and c.config == configs[key]}
+        self._calls = {k: self._calls[k] if k in kept else Calls(c) for k, c in self.connections.items()}
         self._parts = {key: connection.lists.part for key, connection in self.connections.items()}
-        self.catalog = Catalog(self._parts.values())
-        self.offers = self._make_offers()
+        self._gathered()
+
+    def _taken(self, connection: Connection | None, config: ServerConfig) -> Connection:
+        """The connection to a server under this configuration: the one there is, where that can go on."""
+        if connection is not None and connection.config.runs_as(config):
+            if connection.config != config:
+                connection.take(config)
+            return connection
+        new = self._connection(config.key, self._snapshot, self._on_change)
+        if connection is not None:
+            new.lists.follow(connection.lists)
+        if self._tasks is not None:
+            self._tasks.start_soon(new.run, name=f"upstream {config.key}")
+            if config.start != "lazy":
+                new.wake()
+        return new
+
+    def _leave(self, connection: Connection, reason: str) -> None:
+        if self._tasks is not None:
+            self._tasks.start_soon(connection.leave, reason)
+        self._private.leave(connection.config.key, reason)
 
     def _connection(self, key: str, snapshot: Snapshot, on_change: Callable[[Connection], None]) -> Connection:
-        config = self._configs[key]
-        return Connection(config, self._environ, snapshot, self._reaper, self.clients, on_change, self._on_updated)
+        config, updated = self._configs[key], self._on_updated
+        made = Connection(config, self._environ, snapshot, self._reaper, self.clients, on_change, updated)
+        made.log_level = self._log_level
+        return made
 
     # What they offer.
 
@@ -61,7 +104,13 @@ class Fleet:
         self._updated.append(listener)
 
     def _on_change(self, connection: Connection) -> None:
-        self._parts[connection.config.key] = connection.lists.part
+        key = connection.config.key
+        if self.connections.get(key) is connection:  # else it is leaving
+            self._parts[key] = connection.lists.part
+            self._gathered()
+
+    def _gathered(self) -> None:
+        """Put together what the servers have."""
         catalog = Catalog(self._parts.values())
         if catalog.hash != self.catalog.hash:
             self.catalog = catalog
@@ -82,7 +131,8 @@ class Fleet:
 
     def _on_updated(self, connection: Connection, uri: str) -> None:
         server = connection.config.key
-        if not self.connections[server].lists.followed(uri):
+        current = self.connections.get(server)
+        if current is None or not current.lists.followed(uri):
             return  # nobody wants to know, and a server may say it of any number of them
         shown = uri if self.offers.owner(uri) == (server, uri) else prefixed(server, uri)
         for listener in self._updated:
@@ -98,7 +148,7 @@ class Fleet:
                 connection.wake()
         try:
             async with anyio.create_task_group() as tasks:
-                self._private.tasks = tasks
+                self._tasks = self._private.tasks = tasks
                 for connection in self.connections.values():
                     tasks.start_soon(connection.run, name=f"upstream {connection.config.key}")
                 await anyio.sleep_forever()
@@ -165,12 +215,14 @@ class Fleet:
 
     async def subscribe(self, server: str, uri: str) -> None:
         """One more client wants to know of changes of a resource; raises what a request raises."""
-        connection = self.connections[server]
+        if (connection := self.connections.get(server)) is None:
+            raise UpstreamFailure(server, "it is no longer configured", may_have_run=False)
         await connection.lists.subscribe(await connection.ready(), uri)
 
     async def unsubscribe(self, server: str, uri: str) -> None:
         """One client less."""
-        connection = self.connections[server]
+        if (connection := self.connections.get(server)) is None:
+            return
         try:
             await connection.lists.unsubscribe(connection.session, uri)
         except (RpcError, UpstreamFailure) as error:
@@ -178,7 +230,8 @@ class Fleet:
 
     async def set_log_level(self, level: str) -> None:
         """Tell every handshake server that logs which messages are wanted from now on."""
-        for connection in self.connections.values():
+        self._log_level = level
+        for connection in list(self.connections.values()):
             connection.log_level = level
             if connection.session is not None:
                 await connection.send_log_level(connection.session)

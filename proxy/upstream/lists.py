@@ -67,6 +67,11 @@ class Lists:
         self._subscribing: set[str] = set()
         self._resubscribe = anyio.Event()
 
+    def take(self, config: ServerConfig) -> None:
+        """The server is configured otherwise: its part of the catalog is another one."""
+        self._config = config
+        self.part = _part(config, self._kept)
+
     def stale(self) -> None:
         """The server says that its lists have changed."""
         self._stale.set()
@@ -107,10 +112,14 @@ class Lists:
     async def _take(self, entry: Entry, *, changed: bool) -> None:
         """Take a list in; nothing of it shows before all of it does. `changed`: whether anything of it can be seen."""
         found = entry.found
-        if changed and len(found.tools) >= LARGE:
-            self.part = await anyio.to_thread.run_sync(_part, self._config, entry)
-        elif changed:
-            self.part = _part(self._config, entry)
+        config = None
+        while changed and config is not self._config:  # it may become another one meanwhile
+            config = self._config
+            if len(found.tools) >= LARGE:
+                part = await anyio.to_thread.run_sync(_part, config, entry)
+            else:
+                part = _part(config, entry)
+            self.part = part
         self.instructions = entry.instructions
         self._kept, self.found, self.info, self.modern = entry, found, entry.info, entry.modern
         if changed:
@@ -184,6 +193,15 @@ class Lists:
     def followed(self, uri: str) -> bool:
         """Whether any client wants to know of changes of a resource, or its subscription is on its way."""
         return uri in self.subscribed or uri in self._subscribing
+
+    def follow(self, before: "Lists") -> None:
+        """Stand for the lists of a server that is started otherwise: its subscriptions, and until it has said what it
+        has now, what it had, so that clients see it go and come for nothing.
+        """
+        self.subscribed = dict(before.subscribed)
+        if self._kept is None and self._config.start != "lazy":
+            self.found, self.info, self.instructions = before.found, before.info, before.instructions
+            self.part = _part(self._config, before._kept)
 
     async def subscribe(self, session: Session, uri: str) -> None:
         """One more client wants to know of changes of a resource; raises what a request raises."""

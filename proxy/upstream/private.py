@@ -6,9 +6,8 @@ of its own, started at its first call and ended with the client.
 
 import asyncio
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-import anyio
 from anyio.abc import TaskGroup
 
 from proxy.caller import Origin
@@ -23,7 +22,7 @@ class PrivateSessions:
     def __init__(self, make: Callable[[str], Connection]) -> None:
         """`make` gives a new connection to the server with a key."""
         self._make = make
-        self._calls: dict[tuple[str, int], Calls] = {}
+        self._sessions: dict[tuple[str, int], tuple[Connection, Calls]] = {}
         self.tasks: TaskGroup | None = None
         """Where the connections run; set by the fleet."""
 
@@ -40,30 +39,25 @@ class PrivateSessions:
                 "session; connect over stdio, or set `session: shared` for this server"
             )
             raise UpstreamFailure(server, reason, may_have_run=False)
-        found = self._calls.get((server, id(key)))
+        found = self._sessions.get((server, id(key)))
         if found is None:
             assert self.tasks is not None
-            connection, scope = self._make(server), anyio.CancelScope()
-            found = self._calls[server, id(key)] = Calls(connection)
-            self.tasks.start_soon(_run, connection, scope)
+            connection = self._make(server)
+            found = self._sessions[server, id(key)] = connection, Calls(connection)
+            self.tasks.start_soon(connection.run)
             if key is not self:
                 loop = asyncio.get_running_loop()
-                weakref.finalize(key, loop.call_soon_threadsafe, self._end, server, id(key), scope).atexit = False
-        return found
+                weakref.finalize(key, loop.call_soon_threadsafe, self._end, server, id(key), connection).atexit = False
+        return found[1]
 
-    def _end(self, server: str, key: int, scope: anyio.CancelScope) -> None:
-        self._calls.pop((server, key), None)
-        scope.cancel()
+    def _end(self, server: str, key: int, connection: Connection) -> None:
+        if (found := self._sessions.get((server, key))) is not None and found[0] is connection:
+            del self._sessions[server, key]
+        connection.end()
 
-    @property
-    def count(self) -> Mapping[str, int]:
-        """Server key -> how many private sessions there are."""
-        counts: dict[str, int] = {}
-        for server, _ in self._calls:
-            counts[server] = counts.get(server, 0) + 1
-        return counts
-
-
-async def _run(connection: Connection, scope: anyio.CancelScope) -> None:
-    with scope:
-        await connection.run()
+    def leave(self, server: str, reason: str) -> None:
+        """All sessions with a server end for that reason, once their calls have; the next call opens a new one."""
+        for key in [key for key in self._sessions if key[0] == server]:
+            connection, _ = self._sessions.pop(key)
+            if self.tasks is not None:
+                self.tasks.start_soon(connection.leave, reason)

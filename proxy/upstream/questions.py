@@ -70,6 +70,10 @@ class Questions:
         self._asked = 0
         self._dropped = False
 
+    def take(self, config: ServerConfig) -> None:
+        """The server is configured otherwise."""
+        self._config = config
+
     def call_of(self, origin: Origin | None) -> "InFlight":
         """A call of that client is in flight within the `async with` block."""
         return InFlight(origin, self._in_flight, self._too_much)
