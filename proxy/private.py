@@ -8,8 +8,8 @@ from pathlib import Path
 MINE = 0o600
 
 
-def write_whole(path: Path, content: bytes, mode: int = MINE) -> None:
-    """Put `content` in the place of a file, or of none; its folder is there.
+def write_whole(path: Path, content: bytes, mode: int = MINE, *, sync: bool = False) -> None:
+    """Put `content` in the place of a file, or of none; its folder is there. `sync`: it survives a loss of power.
 
     Raises:
         OSError: it cannot be written; all is as it was.
@@ -18,6 +18,9 @@ def write_whole(path: Path, content: bytes, mode: int = MINE) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         if mode != MINE:
             os.chmod(temporary, mode)
         os.replace(temporary, path)

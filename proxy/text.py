@@ -54,11 +54,15 @@ def shorten(text: str, limit: int) -> str:
     return cut.rstrip(" ,;:-") + "…"
 
 
+def units(text: str) -> int:
+    """UTF-16 units of `text`, as JavaScript hosts count."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
 def first_sentence(text: str, limit: int) -> str:
     """The first sentence of a description, as one line of at most `limit` characters.
 
-    Markdown links become their text; a leading "This tool (will)" or "Deprecated." is dropped
-    (`listing-and-signatures` rules, section 1.3).
+    Markdown links become their text; a leading "This tool (will)" or "Deprecated." is dropped.
     """
     line = _LEAD.sub("", _LINK.sub(r"\1", one_line(text[: 40 * limit])))
     for match in _SENTENCE_END.finditer(line):

@@ -154,6 +154,7 @@ def test_the_three_names_of_the_server_block_are_synonyms(config, root):
         ("first_list_wait: -1\n", 1, "first_list_wait", "at least 0"),
         ("allowed_hosts: ['${NOWHERE}']\n", 1, "allowed_hosts[0]", "NOWHERE is not set"),
         ("servers:\n\ta: {command: x}\n", 2, "", "no tabs"),
+        ("servers:\n  a: {command: \"x\x01\"}\n", 2, "", "unacceptable character"),
         ("servers:\n  a: [1\n", 3, "", "not valid YAML"),
         ("servers:\n  a: &x {command: x, env: *x}\n", 2, "servers.a.env", "contains itself"),
         ("servers:\n  ? [a]\n  : {command: x}\n", 2, "servers", "plain word"),

@@ -2,6 +2,7 @@ import pytest
 
 from proxy.errors import ConfigError
 from proxy.hosts import ROWS, HostTable
+from proxy.hosts.programs import PROGRAMS
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,7 @@ def test_no_name_stands_for_two_rows() -> None:
     clients = [client for row in ROWS for client in row.client_names]
     assert len(set(names)) == len(names)
     assert len(set(clients)) == len(clients)
+
+
+def test_every_program_that_we_are_installed_in_has_a_row() -> None:
+    assert {program.name for program in PROGRAMS} <= {row.name for row in ROWS}

@@ -6,9 +6,8 @@ calls. Every text names the three tools as the settings do.
 
 from proxy.bridge.answers import listed_topics, room_in
 from proxy.bridge.describing import describe_answer
-from proxy.bridge.placing import placed_tools
 from proxy.bridge.searching import says_destructive, search_answer
-from proxy.bridge.tools import bridge_tools, guidance_lengths, instructions
+from proxy.bridge.tools import bridge_tools, guidance_lengths, instructions, placed_tools
 
 __all__ = [
     "bridge_tools",

@@ -32,7 +32,7 @@ class SearchRequest:
     limit: int
     offset: int
     detail: str
-    paged_limit: bool
+    limited: bool
     """Whether `limit` was given."""
 
 
@@ -40,7 +40,6 @@ def read_search(arguments: object, settings: ToolSearchConfig) -> SearchRequest:
     """The request in `arguments`, whatever they are. Limits are clamped."""
     values = _values(arguments, "query", _QUERY_KEYS)
     queries: list[str] = []
-    server = _first_text(values, _SERVER_KEYS)
     for key in _QUERY_KEYS:
         for query in _texts(values.get(key), ("query", "q", "text")):
             if query not in queries and len(queries) < _QUERIES:
@@ -50,11 +49,11 @@ def read_search(arguments: object, settings: ToolSearchConfig) -> SearchRequest:
     detail = detail.strip().lower() if isinstance(detail, str) else "brief"
     return SearchRequest(
         queries=tuple(queries),
-        server=server,
+        server=next((text for key in _SERVER_KEYS for text in _texts(values.get(key), ("name", "server"))), None),
         limit=min(max(limit if limit is not None else settings.search_default_limit, 1), settings.max_search_limit),
         offset=max(_number(values.get("offset")) or 0, 0),
         detail=detail if detail in DETAILS else "brief",
-        paged_limit=limit is not None,
+        limited=limit is not None,
     )
 
 
@@ -128,10 +127,6 @@ def _texts(value: object, keys: tuple[str, ...], depth: int = 0) -> Iterator[str
     elif isinstance(value, list | tuple):
         for item in cast(list[object], value)[:_QUERIES]:
             yield from _texts(item, keys, depth + 1)
-
-
-def _first_text(values: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
-    return next((text for key in keys for text in _texts(values.get(key), ("name", "server"))), None)
 
 
 def _number(value: object) -> int | None:

@@ -62,8 +62,10 @@ def search_answer(
     tokens (`room_in` the characters that the host keeps); `destructive` tells which matches are marked as such.
     """
     request = read_search(arguments, settings)
-    answer = _Answer(catalog, index, settings, unavailable, topic_of, request, room, destructive)
-    if request.server is not None and answer.server is None:
+    server = _server_key(catalog, request.server) if request.server is not None else None
+    matches = room - min(_EXTRA_TOKENS, room // 4)
+    answer = _Answer(catalog, index, settings, unavailable, topic_of, destructive, request, server, matches)
+    if request.server is not None and server is None:
         return result(answer.unknown_server(request.server))
     if not request.queries:
         return result(answer.page())
@@ -90,39 +92,31 @@ class _Line:
         return len(self.text) if self.text.isascii() else 2 * len(self.text)
 
 
+@dataclass(frozen=True, slots=True)
 class _Answer:
     """What one answer is made from."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        index: Index,
-        settings: ToolSearchConfig,
-        unavailable: Mapping[str, str],
-        topic_of: TopicOf,
-        request: SearchRequest,
-        room: int,
-        destructive: Callable[[Tool], bool],
-    ) -> None:
-        self._catalog = catalog
-        self._index = index
-        self._settings = settings
-        self._unavailable = unavailable
-        self._topic_of = topic_of
-        self._request = request
-        self._destructive = destructive
-        self._room = room - min(_EXTRA_TOKENS, room // 4)
-        self.server = _server_key(catalog, request.server) if request.server is not None else None
+    catalog: Catalog
+    index: Index
+    settings: ToolSearchConfig
+    unavailable: Mapping[str, str]
+    topic_of: TopicOf
+    destructive: Callable[[Tool], bool]
+    request: SearchRequest
+    server: str | None
+    """The key of the only one that is asked for."""
+    room: int
+    """Tokens that the matches may have."""
 
     def single(self, query: str) -> str:
         """The matches of one query."""
-        request = self._request
+        request = self.request
         wanted = request.offset + request.limit
-        hits = self._index.search(query, wanted + _MORE, self.server)
+        hits = self.index.search(query, wanted + _MORE, self.server)
         end = max(wanted, hits.exact)
         shown = hits.matches[request.offset : end]
         lines = [self._line(tool, lead=n == 0 and self._leads(hits)) for n, (tool, _) in enumerate(shown)]
-        kept, left = _fitting(lines, self._room)
+        kept, left = _fitting(lines, self.room)
         extra: dict[str, object] = {"omitted": left}
         if request.detail == "brief":
             extra["more"] = [tool.public_name for tool, _ in hits.matches[end : end + _MORE]]
@@ -131,18 +125,18 @@ class _Answer:
         extra |= self._notes(hits, [tool for tool, _ in shown])
         if not shown:
             extra |= self._miss(query, hits)
-        return "{" + rows("matches", kept) + f',"total":{len(self._catalog.tools)}' + tail(extra) + "}"
+        return self._text("matches", kept, extra)
 
     def several(self) -> str:
         """The matches of several queries, grouped; a tool that was shown already is a name only."""
-        queries = self._request.queries[:MAX_QUERIES]
+        queries = self.request.queries[:MAX_QUERIES]
         seen: set[Tool] = set()
         groups: list[list[_Line]] = []
         notes: list[dict[str, object]] = []
         shown: list[Tool] = []
         missed = False
         for query in queries:
-            hits = self._index.search(query, self._request.limit, self.server)
+            hits = self.index.search(query, self.request.limit, self.server)
             lines: list[_Line] = []
             for tool, _ in hits.matches:
                 lines.append(_name_only(tool) if tool in seen else self._line(tool))
@@ -150,9 +144,9 @@ class _Answer:
                 shown.append(tool)
             groups.append(lines)
             missed = missed or not lines
-            near = near_names(self._catalog, query) if not lines else ()
+            near = near_names(self.catalog, query) if not lines else ()
             notes.append({"unmatched": _words(hits.unmatched), "near": list(near)})
-        fitting = _fitting_groups(groups, self._room)
+        fitting = _fitting_groups(groups, self.room)
         results = [
             f'{{"query":{dump(shorten(one_line(query), _QUERY))},' + rows("matches", lines) + tail(note) + "}"
             for query, lines, note in zip(queries, fitting, notes, strict=True)
@@ -161,68 +155,69 @@ class _Answer:
         extra: dict[str, object] = {}
         if left:
             extra["omitted"] = f"{left} matches, to keep the answer short"
-        if dropped := [shorten(one_line(q), _QUERY) for q in self._request.queries[MAX_QUERIES : 2 * MAX_QUERIES]]:
+        if dropped := [shorten(one_line(q), _QUERY) for q in self.request.queries[MAX_QUERIES : 2 * MAX_QUERIES]]:
             extra["omitted_queries"] = dropped
-        extra["unavailable"] = down(self._unavailable, None if missed else [t.server for t in shown])
+        extra["unavailable"] = down(self.unavailable, None if missed else [t.server for t in shown])
         if missed:
-            extra |= {"servers": servers(self._catalog, self._topic_of), "hint": self._advice()}
-        return "{" + rows("results", results) + f',"total":{len(self._catalog.tools)}' + tail(extra) + "}"
+            extra |= {"servers": servers(self.catalog, self.topic_of), "hint": self._advice()}
+        return self._text("results", results, extra)
 
     def page(self) -> str:
         """One page of all tools in view, or of one server's."""
-        request = self._request
-        chosen = self._catalog.servers[self.server].tools if self.server is not None else self._catalog.tools
-        limit = request.limit if request.paged_limit else self._settings.max_search_limit
+        request = self.request
+        chosen = self.catalog.servers[self.server].tools if self.server is not None else self.catalog.tools
+        limit = request.limit if request.limited else self.settings.max_search_limit
         lines = [self._line(tool) for tool in chosen[request.offset : request.offset + limit]]
-        kept, _ = _fitting(lines, self._room)
+        kept, _ = _fitting(lines, self.room)
         end = request.offset + len(kept)
         extra: dict[str, object] = {}
         if kept and end < len(chosen):
             extra["next_offset"] = end
         if self.server is None and request.offset == 0:
-            extra["servers"] = servers(self._catalog, self._topic_of)
+            extra["servers"] = servers(self.catalog, self.topic_of)
         if self.server is not None or request.offset == 0:
-            extra["unavailable"] = down(self._unavailable, None if self.server is None else [self.server])
+            extra["unavailable"] = down(self.unavailable, None if self.server is None else [self.server])
         if not kept:
             extra["hint"] = f"Nothing from {request.offset} on: there are {len(chosen)} tools."
-        return "{" + rows("matches", kept) + f',"total":{len(self._catalog.tools)}' + tail(extra) + "}"
+        return self._text("matches", kept, extra)
 
     def unknown_server(self, name: str) -> str:
         """Nothing, and which servers there are."""
         shown = shorten(one_line(name), _QUERY)
-        near = difflib.get_close_matches(shown, [one_line(key) for key in self._catalog.servers], n=3)
+        near = difflib.get_close_matches(shown, [one_line(key) for key in self.catalog.servers], n=3)
         extra: dict[str, object] = {
-            "servers": servers(self._catalog, self._topic_of),
-            "unavailable": down(self._unavailable),
+            "servers": servers(self.catalog, self.topic_of),
+            "unavailable": down(self.unavailable),
             "hint": f"There is no server {shown!r}." + (f" Near names: {', '.join(near)}." if near else ""),
         }
-        return "{" + rows("matches", []) + f',"total":{len(self._catalog.tools)}' + tail(extra) + "}"
+        return self._text("matches", [], extra)
+
+    def _text(self, key: str, lines: list[str], extra: Mapping[str, object]) -> str:
+        return "{" + rows(key, lines) + f',"total":{len(self.catalog.tools)}' + tail(extra) + "}"
 
     def _line(self, tool: Tool, *, lead: bool = False) -> _Line:
-        if self._request.detail == "names":
+        if self.request.detail == "names":
             return _name_only(tool)
         match: dict[str, object] = {
             "name": tool.public_name,
-            "signature": signature(tool.input_schema, describe=self._settings.describe_name),
+            "signature": signature(tool.input_schema, describe=self.settings.describe_name),
             "description": brief(tool.description or tool.title or ""),
             "server": one_line(tool.server),
         }
-        if self._destructive(tool):
+        if self.destructive(tool):
             match["risk"] = "destructive"
-        if lead or self._request.detail == "full":
+        if lead or self.request.detail == "full":
             schema = dump(tool.input_schema)
             size = estimate(schema)
             if size <= (_LEAD_TOKENS if lead else _SCHEMA_TOKENS):
-                text = f'{dump(match)[:-1]},"inputSchema":{schema}}}'
-                return _Line(text, tool.public_name)
+                return _Line(f'{dump(match)[:-1]},"inputSchema":{schema}}}', tool.public_name)
             if not lead:
-                match["omitted"] = f"inputSchema, {size} tokens: see {self._settings.describe_name}"
-        text = dump(match)
-        return _Line(text, tool.public_name)
+                match["omitted"] = f"inputSchema, {size} tokens: see {self.settings.describe_name}"
+        return _Line(dump(match), tool.public_name)
 
     def _leads(self, hits: Hits) -> bool:
         """Whether the first match stands out enough to carry its schema."""
-        if self._request.offset or self._request.detail != "brief" or not hits.matches:
+        if self.request.offset or self.request.detail != "brief" or not hits.matches:
             return False
         if hits.exact == 1 or len(hits.matches) == 1:
             return True
@@ -232,28 +227,28 @@ class _Answer:
         return {
             "unmatched": _words(hits.unmatched),
             # a word that nothing has may be one of a server that is down
-            "unavailable": down(self._unavailable, None if hits.unmatched or not shown else [t.server for t in shown]),
+            "unavailable": down(self.unavailable, None if hits.unmatched or not shown else [t.server for t in shown]),
         }
 
     def _miss(self, query: str, hits: Hits) -> dict[str, object]:
         if hits.matches:
-            return {"hint": f"Nothing from {self._request.offset} on: {len(hits.matches)} tools match."}
-        elsewhere = self._index.search(query, _ELSEWHERE).matches if self.server is not None else ()
+            return {"hint": f"Nothing from {self.request.offset} on: {len(hits.matches)} tools match."}
+        elsewhere = self.index.search(query, _ELSEWHERE).matches if self.server is not None else ()
         return {
             "elsewhere": [tool.public_name for tool, _ in elsewhere],
-            "near": list(near_names(self._catalog, query)),
-            "servers": servers(self._catalog, self._topic_of),
+            "near": list(near_names(self.catalog, query)),
+            "servers": servers(self.catalog, self.topic_of),
             "hint": self._advice(),
         }
 
     def _advice(self) -> str:
-        if not self._catalog.tools:
+        if not self.catalog.tools:
             return "No tools are known: see which servers are unavailable, and try again later."
-        example = next((s.key for s in self._catalog.servers.values() if s.tools), "")
+        example = next((s.key for s in self.catalog.servers.values() if s.tools), "")
         return (
             "Nothing matched. Ask with verb + product noun, two to four words in the tools' language, one capability "
             "per query; try another noun; or page through a server: "
-            f"{self._settings.search_name}({dump({'server': one_line(example)})})."
+            f"{self.settings.search_name}({dump({'server': one_line(example)})})."
         )
 
 
@@ -269,8 +264,7 @@ def brief(text: str) -> str:
 
 
 def _name_only(tool: Tool) -> _Line:
-    text = dump({"name": tool.public_name})
-    return _Line(text, tool.public_name)
+    return _Line(dump({"name": tool.public_name}), tool.public_name)
 
 
 def _words(unmatched: tuple[str, ...]) -> list[str]:

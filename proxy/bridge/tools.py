@@ -1,15 +1,17 @@
-"""The raw dicts of the three tools and the server instructions.
+"""The raw dicts of the three tools, with the listing laid into them as one host shows them; the server instructions.
 
 Guidance comes first in each description, the listing after it: what a host cuts off is never the way to use the tool.
 Guidance and schemas together stay below 400 tokens (tested), because every conversation pays for them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from proxy.catalog import Catalog
 from proxy.config import ToolSearchConfig
-from proxy.text import first_sentence, one_line
+from proxy.hosts import HostRow
+from proxy.listing import Listing, TextCache, render
+from proxy.text import first_sentence, one_line, units
 
 DETAILS = ("names", "brief", "full")
 MAX_QUERIES = 10
@@ -65,17 +67,31 @@ def bridge_tools(settings: ToolSearchConfig, listing: Mapping[str, str] | None =
 def guidance_lengths(settings: ToolSearchConfig) -> dict[str, int]:
     """UTF-16 units that our own words take in each slot before listing text begins, line breaks included."""
     texts = {**_guidance(settings), "parameter": _schemas(settings)["search"]["properties"]["query"]["description"]}
-    return {slot: _units(_with_listing(text, "x", continued=slot != "search")) - 1 for slot, text in texts.items()}
+    return {slot: units(_with_listing(text, "x", continued=slot != "search")) - 1 for slot, text in texts.items()}
+
+
+def placed_tools(
+    settings: ToolSearchConfig,
+    row: HostRow,
+    catalog: Catalog,
+    count: Callable[[str], int],
+    cache: TextCache | None = None,
+) -> tuple[list[dict[str, Any]], Listing]:
+    """The three tools with as much of `catalog` as `row` and the budget allow, and what became of each server.
+
+    `count` gives the tokens of any of `listing.lines(catalog)`. Every slot's whole text, guidance included, is within
+    the row's characters, so that the host never cuts.
+    """
+    spent = guidance_lengths(settings)
+    room = [None if (limit := row.limit(slot)) is None else max(0, limit - spent[slot]) for slot in row.slots]
+    listing = render(catalog, budget=settings.budget, slots=room, mode=settings.listing, count=count, cache=cache)
+    return bridge_tools(settings, dict(zip(row.slots, listing.slots, strict=True))), listing
 
 
 def _with_listing(text: str, listing: str | None, *, continued: bool) -> str:
     if not listing:
         return text
     return f"{text}\n\n{_CONTINUED}\n{listing}" if continued else f"{text}\n\n{listing}"
-
-
-def _units(text: str) -> int:
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _guidance(settings: ToolSearchConfig) -> dict[str, str]:
@@ -137,8 +153,8 @@ def instructions(settings: ToolSearchConfig, catalog: Catalog, *, limit: int | N
         f"per query) before you say that something cannot be done; run what it finds with {settings.call_name}; "
         f"{settings.describe_name} shows a tool's whole schema."
     )
-    if _units(text) > room:
-        return first if _units(first) <= room else ""
+    if units(text) > room:
+        return first if units(first) <= room else ""
     if not topics:
         return text
     told = [s for s in catalog.servers.values() if s.topic]
@@ -153,8 +169,8 @@ def _as_many(text: str, parts: list[str], limit: int) -> str:
     for number, part in enumerate(parts):
         more = f"\n… and {len(parts) - number} more servers"
         last = number + 1 == len(parts)
-        if _units(text + part) + (0 if last else _units(more)) > limit:
-            return text + more if _units(text + more) <= limit else text
+        if units(text + part) + (0 if last else units(more)) > limit:
+            return text + more if units(text + more) <= limit else text
         text += part
     return text
 
@@ -165,6 +181,6 @@ def _some(keys: Iterable[str], room: int) -> str:
     for count in range(len(names), 0, -1):
         rest = len(names) - count
         text = f" ({', '.join(names[:count])}{f' and {rest} more' if rest else ''})"
-        if _units(text) <= room:
+        if units(text) <= room:
             return text
     return ""

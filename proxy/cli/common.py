@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from proxy.config import Settings, find, load, others_may, places, user_file
+from proxy.config import OWN_TOKEN, Settings, find, load, others_may, places, user_file
 from proxy.errors import ConfigError
 
 
@@ -58,19 +58,21 @@ def token_file(environ: Mapping[str, str]) -> Path:
     return user_file(environ, Path.home()).with_name("tokens.json")
 
 
-def read_token(option: str, file: str) -> str:
-    """The bearer token in a file that a person has named.
+def own_token(file: str | None) -> str | None:
+    """The bearer token in the file of `--token-file`, else the one of the environment, if any.
 
     Raises:
-        ConfigError: it cannot be read, is empty, or others may read it.
+        ConfigError: the file cannot be read, is empty, or others may read it.
     """
+    if not file:
+        return os.environ.get(OWN_TOKEN) or None
     path = Path(file).expanduser()
     try:
         token = path.read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise ConfigError(f"{option} {file}: {error.strerror}") from None
+        raise ConfigError(f"--token-file {file}: {error.strerror}") from None
     if others_may(path):
-        raise ConfigError(f"{option} {file}: other users can read it; run: chmod 600 {path}")
+        raise ConfigError(f"--token-file {file}: other users can read it; run: chmod 600 {path}")
     if not token:
-        raise ConfigError(f"{option} {file}: the file is empty; expected one line with the token")
+        raise ConfigError(f"--token-file {file}: the file is empty; expected one line with the token")
     return token

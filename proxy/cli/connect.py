@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 
-from proxy.cli.common import read_token
-from proxy.config import OWN_TOKEN, find
+from proxy.cli.common import own_token
+from proxy.config import find
 from proxy.errors import ConfigError
 from proxy.serving.pipes import client_pipes
 from proxy.serving.shim import Shim
@@ -29,8 +29,7 @@ UP_WITHIN = 20.0
 
 def run(options: argparse.Namespace) -> int:
     """Until the client is gone; raises ConfigError where the daemon cannot be reached."""
-    given = options.connect_token
-    token = read_token("--token-file", given) if given else os.environ.get(OWN_TOKEN)
+    token = own_token(options.connect_token)
     url = "/".join([endpoint(options.url), *(options.profile or ())])
     anyio.run(_run, url, token, options)
     return 0

@@ -6,6 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -44,15 +45,14 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("--text shows the texts of one host: narrow-waist doctor HOST --text")
     rows = list(config.hosts.rows) if options.host is None else [_row(config, options.host)]
     found, startup = anyio.run(_examine, config, rows, options, given)
-    patience = {each.row.name: _late(each.row, startup) for each in found}
     if options.json:
-        print(json.dumps(_report(found, startup, patience), indent=1, ensure_ascii=False))
+        print(json.dumps(_report(found, startup), indent=1, ensure_ascii=False))
     elif options.host is None:
-        _print_all(found, startup, patience)
+        _print_all(found, startup)
     else:
-        _print_one(found[0], startup, patience[found[0].row.name], options, given)
+        _print_one(found[0], startup, options, given)
     # Over all hosts it is an overview: nobody uses every one of them.
-    return 1 if options.host is not None and (found[0].advice or patience[found[0].row.name]) else 0
+    return 1 if options.host is not None and found[0].advice else 0
 
 
 def _row(config: Settings, name: str) -> HostRow:
@@ -81,19 +81,19 @@ async def _examine(
     client = rows[0].client_names[0] if len(rows) == 1 and rows[0].client_names else "doctor"
     arguments = ["--demo"] if options.demo else ["--config", str(config.path)]
     arguments += [f"--profile={name}" for name in options.profile or ()]
-    return found, await run_sync(measure, arguments, client, environ)
+    startup = await run_sync(measure, arguments, client, environ)
+    return [replace(each, advice=[*each.advice, *_late(each.row, startup)]) for each in found], startup
 
 
-def _late(row: HostRow, startup: Startup) -> str:
-    """What to do where we are slower than the host waits; "" where we are not."""
+def _late(row: HostRow, startup: Startup) -> list[str]:
+    """What to do where we are slower than the host waits."""
     if startup.listed is None:
-        return "The proxy did not answer a client: narrow-waist check says what is wrong."
+        return ["The proxy did not answer a client: narrow-waist check says what is wrong."]
     if row.patience is None or startup.listed <= row.patience:
-        return ""
-    return (
-        f"{row.name} waits about {row.patience:g} s, and this start took {startup.listed:.1f} s: let it connect to a "
-        "proxy that runs already (narrow-waist --http), or raise the time it gives a server to start."
-    )
+        return []
+    took = f"{row.name} waits about {row.patience:g} s, and this start took {startup.listed:.1f} s"
+    how = "let it connect to a proxy that runs already (narrow-waist --http)"
+    return [f"{took}: {how}, or raise the time it gives a server to start."]
 
 
 def _cells(text: Text) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ def _cells(text: Text) -> tuple[str, ...]:
     return text.slot, f"{text.characters:,}", f"{text.size:,}", f"{text.tokens:,}", limit, state
 
 
-def _print_all(found: Sequence[Seen], startup: Startup, patience: dict[str, str]) -> None:
+def _print_all(found: Sequence[Seen], startup: Startup) -> None:
     def line(each: Seen) -> tuple[str, ...]:
         return (
             f"{each.row.name} ({note})" if (note := _NOTES.get(each.row.name)) else each.row.name,
@@ -112,7 +112,7 @@ def _print_all(found: Sequence[Seen], startup: Startup, patience: dict[str, str]
             f"{each.schema_tokens:,}",
             str(sum(text.cut for text in each.texts)),
             str(len(each.tools)),
-            str(len(each.advice) + bool(patience[each.row.name])),
+            str(len(each.advice)),
         )
 
     head = ("host", "texts made for", "tier", "characters", "tokens", "cut", "tools", "to change")
@@ -127,7 +127,7 @@ def _print_startup(startup: Startup) -> None:
         print(f"\nFrom start to initialize: {startup.initialized:.2f} s; to tools/list: {startup.listed:.2f} s")
 
 
-def _print_one(each: Seen, startup: Startup, late: str, options: argparse.Namespace, given: Given) -> None:
+def _print_one(each: Seen, startup: Startup, options: argparse.Namespace, given: Given) -> None:
     row = each.row
     known = f"clientInfo.name {', '.join(row.client_names)}" if row.client_names else "does not say who it is"
     used = made_for(each.used) if each.used.name == UNKNOWN.name else f"the row {each.used.name!r}"
@@ -149,11 +149,10 @@ def _print_one(each: Seen, startup: Startup, late: str, options: argparse.Namesp
     if row.deferred:
         print("it may hide descriptions until its own search; the instructions name the servers for that case")
     _print_startup(startup)
-    advice = [*each.advice, *([late] if late else [])]
-    print("\nTo change:" if advice else "\nNothing to change." + (" Advice:" if each.hints else ""))
-    for sentence in advice:
+    print("\nTo change:" if each.advice else "\nNothing to change." + (" Advice:" if each.hints else ""))
+    for sentence in each.advice:
         print(f"- {sentence}")
-    if advice and each.hints:
+    if each.advice and each.hints:
         print("\nAdvice:")
     for sentence in each.hints:
         print(f"- {sentence}")
@@ -164,7 +163,7 @@ def _print_one(each: Seen, startup: Startup, late: str, options: argparse.Namesp
             print(f"--- {row.name} cuts here; it does not show:\n{text.text[text.kept :]}")
 
 
-def _report(found: Sequence[Seen], startup: Startup, patience: dict[str, str]) -> dict[str, Any]:
+def _report(found: Sequence[Seen], startup: Startup) -> dict[str, Any]:
     return {
         "startup": {"initialize_seconds": startup.initialized, "tools_list_seconds": startup.listed},
         "hosts": [
@@ -188,7 +187,7 @@ def _report(found: Sequence[Seen], startup: Startup, patience: dict[str, str]) -
                 ],
                 "forms": dict(each.forms),
                 "source": each.row.source,
-                "advice": [*each.advice, *([late] if (late := patience[each.row.name]) else [])],
+                "advice": list(each.advice),
                 "hints": list(each.hints),
             }
             for each in found

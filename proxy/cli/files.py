@@ -5,7 +5,6 @@ import difflib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from proxy.errors import ConfigError
 from proxy.hosts.problem import HostFileError
 from proxy.hosts.programs import Surroundings
 from proxy.masking import mask
+from proxy.private import MINE, write_whole
 
 BACKUP = ".narrow-waist-backup"
 _SHORTEST = 3
@@ -117,20 +117,11 @@ def write_text(path: Path, text: str, before: str | None) -> None:
         raise ConfigError(f"{path}: {error}") from None
     if current != before:
         raise ConfigError(f"{path}: has been changed by another program just now; nothing was written, try again")
-    temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
-        if before is not None:
-            os.chmod(temporary, path.stat().st_mode & 0o777)
-        os.replace(temporary, path)
+        mode = MINE if before is None else path.stat().st_mode & 0o777
+        write_whole(path, text.encode("utf-8"), mode, sync=True)
     except OSError as error:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
         raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 

@@ -25,7 +25,7 @@ class Given:
 
 def given_by(row: str, our_name: str, at: Surroundings) -> Given:
     """What the host of that row starts us with; a file that cannot be read gives nothing."""
-    for host in (program for program in PROGRAMS if program.row == row):
+    for host in (program for program in PROGRAMS if program.name == row):
         for place in host.places(at):
             try:
                 entries = editor(place.file.name).entries(read_text(place.file) or "", place.path)

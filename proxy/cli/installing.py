@@ -138,8 +138,8 @@ def _say_next(
     passed = {k for found in moved if found.launch for k in found.launch.references}
     if unset := [v for v in variables if v not in passed and not vault.is_set(v)]:
         print(f"{host.title} must start us with these variables set: {', '.join(unset)}.")
-    words = ["narrow-waist", "doctor", host.row, *(["--demo"] if options.demo else [])]
-    print(f"{host.restart} Then: {' '.join([*words, *_named(options.profile)])}")
+    words = ["narrow-waist", "doctor", host.name, *(["--demo"] if options.demo else [])]
+    print(f"Restart it to connect. Then: {' '.join([*words, *_named(options.profile)])}")
 
 
 def _profiles(entry: object, dialect: Dialect) -> str:

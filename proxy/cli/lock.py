@@ -20,7 +20,7 @@ from proxy.cli.logs import set_up_logging
 from proxy.cli.looking import all_tried, looking
 from proxy.config import Settings
 from proxy.errors import ConfigError
-from proxy.guard.lock import Difference, Lock, about_hash, read_lock, write_lock
+from proxy.guard.lock import Difference, Lock, LockedServer, about_hash, read_lock, write_lock
 from proxy.text import one_line, shorten
 
 FILE = "upstreams.lock"
@@ -97,7 +97,9 @@ def _approved(
             continue
         key = next((k for k in keys if name.startswith(f"{k}/")), None)
         tool = name[len(key) + 1 :] if key is not None else ""
-        if key is None or (tool not in catalog.servers[key].by_name and tool not in _locked(lock, key)):
+        if key is None or (
+            tool not in catalog.servers[key].by_name and tool not in lock.servers.get(key, LockedServer()).tools
+        ):
             raise ConfigError(f"{name!r} is no server and no server/tool that could be asked now")
         chosen = only.setdefault(key, [])
         if chosen is not None:
@@ -106,10 +108,6 @@ def _approved(
         server = catalog.servers[key]
         lock = lock.approved(key, server.tools, about_hash(*server.about), tools, hidden[key])
     return lock, sum(len(server.tools) for server in lock.servers.values())
-
-
-def _locked(lock: Lock, key: str) -> Sequence[str]:
-    return list(lock.servers[key].tools) if key in lock.servers else []
 
 
 def _difference(lock: Lock, catalog: Catalog, key: str, hidden: Sequence[str]) -> Difference:

@@ -41,13 +41,8 @@ class Crash:
         """Stand for `sys.excepthook`."""
         sys.stderr.write(self.masked("".join(traceback.format_exception(kind, error, trace))))
 
-    def in_thread(self, args: threading.ExceptHookArgs) -> None:
-        """Stand for `threading.excepthook`."""
-        if args.exc_value is not None:
-            self(args.exc_type, args.exc_value, args.exc_traceback)
-
-    def unraisable(self, args: "sys.UnraisableHookArgs") -> None:
-        """Stand for `sys.unraisablehook`."""
+    def elsewhere(self, args: "threading.ExceptHookArgs | sys.UnraisableHookArgs") -> None:
+        """Stand for `threading.excepthook` and `sys.unraisablehook`."""
         if args.exc_value is not None:
             self(args.exc_type, args.exc_value, args.exc_traceback)
 
@@ -134,7 +129,7 @@ def set_up_logging(level: int, config: Settings, *, verbose: bool, own: Iterable
     mine = secret_parts([*own, os.environ.get(OWN_TOKEN, "")])
     secrets = frozenset(s for server in config.servers for s in server.secrets) | frozenset(mine)
     crash = Crash(secrets)
-    sys.excepthook, threading.excepthook, sys.unraisablehook = crash, crash.in_thread, crash.unraisable
+    sys.excepthook, threading.excepthook, sys.unraisablehook = crash, crash.elsewhere, crash.elsewhere
     handler.setFormatter(_OneLine(secrets, traces=verbose))
     # What no line of ours shows is not gathered either (Python's logging documentation, "Optimization"): a call writes
     # one line, and finding out who wrote it would cost as much as the call's two JSON texts.

@@ -11,6 +11,7 @@ import anyio
 from proxy.app import App
 from proxy.hosts import UNKNOWN, HostRow
 from proxy.listing import Listing
+from proxy.text import units
 from proxy.tokens import child_argv, decode_answer, encode_request, estimate
 
 
@@ -27,7 +28,7 @@ class Text:
     @property
     def characters(self) -> int:
         """UTF-16 units, as hosts count."""
-        return len(self.text.encode("utf-16-le", "surrogatepass")) // 2
+        return units(self.text)
 
     @property
     def size(self) -> int:

@@ -10,9 +10,9 @@ from typing import cast
 import anyio
 
 from proxy.app import App
-from proxy.cli.common import read_token, settings, token_file
+from proxy.cli.common import own_token, settings, token_file
 from proxy.cli.logs import set_up_logging
-from proxy.config import OWN_TOKEN, GuardConfig, Settings, load
+from proxy.config import GuardConfig, Settings, load
 from proxy.guard.tokens import TokenFile
 from proxy.memory import keep_at_hand
 from proxy.reload import Reload
@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until the client is gone, or a signal; raises ConfigError."""
     keep_at_hand()
     config = settings(options)
-    token = read_token("--token-file", options.token_file) if options.token_file else os.environ.get(OWN_TOKEN) or None
+    token = own_token(options.token_file)
     set_up_logging(logging.INFO, config, verbose=options.verbose, own=[token or ""])
     source = config.path or "the demo"  # told once nothing can refuse the command any more, whose error is one line
     profiles = tuple(options.profile or ())

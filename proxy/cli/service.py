@@ -7,13 +7,14 @@ and the variables of the configuration are read from a file that only the user f
 
 import argparse
 import os
+import plistlib
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from xml.sax.saxutils import escape
+from typing import Any
 
 from proxy.cli.common import serving_words
 from proxy.config import find, user_file
@@ -93,36 +94,16 @@ def unit(kind: str, command: Sequence[str], home: Path, *, search: str, variable
             raise ConfigError(f"{word!r} cannot stand in a {kind} unit; move it to a path of ordinary characters")
     if kind == "launchd":
         reading = ["/bin/sh", "-c", _WITH_VARIABLES, LABEL, str(variables), *command]
-        words = "".join(f"\n    <string>{escape(word)}</string>" for word in reading)
-        log = escape(str(home / "Library" / "Logs" / f"{LABEL}.log"))
-        return f"""<?xml version="1.0" encoding="UTF-8"?>
-<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
-<plist version="1.0">
-<dict>
-  <key>Label</key>
-  <string>{LABEL}</string>
-  <key>ProgramArguments</key>
-  <array>{words}
-  </array>
-  <key>EnvironmentVariables</key>
-  <dict>
-    <key>PATH</key>
-    <string>{escape(search)}</string>
-  </dict>
-  <key>RunAtLoad</key>
-  <true/>
-  <key>KeepAlive</key>
-  <dict>
-    <key>SuccessfulExit</key>
-    <false/>
-  </dict>
-  <key>StandardErrorPath</key>
-  <string>{log}</string>
-  <key>Umask</key>
-  <integer>63</integer>
-</dict>
-</plist>
-"""
+        plist: dict[str, Any] = {
+            "Label": LABEL,
+            "ProgramArguments": reading,
+            "EnvironmentVariables": {"PATH": search},
+            "RunAtLoad": True,
+            "KeepAlive": {"SuccessfulExit": False},
+            "StandardErrorPath": str(home / "Library" / "Logs" / f"{LABEL}.log"),
+            "Umask": 0o077,
+        }
+        return plistlib.dumps(plist, sort_keys=False).decode()
     words = " ".join([_quoted(command[0]), *(_quoted(word.replace("$", "$$")) for word in command[1:])])
     return f"""[Unit]
 Description=Narrow Waist: one MCP server in front of all others

@@ -46,7 +46,11 @@ def measure(arguments: Sequence[str], client: str, environ: Mapping[str, str] | 
         return Startup(None, None)
     finally:
         timer.cancel()
-        _stop(process)
+        try:
+            process.communicate(timeout=_GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
     return Startup(initialized, listed)
 
 
@@ -63,18 +67,3 @@ def _answered(process: "subprocess.Popen[bytes]", request: int) -> bool:
         if isinstance(message, dict) and cast(dict[str, Any], message).get("id") == request:
             return "result" in message
     return False
-
-
-def _stop(process: "subprocess.Popen[bytes]") -> None:
-    try:
-        if process.stdin is not None:
-            process.stdin.close()
-    except OSError:
-        pass
-    try:
-        process.wait(_GRACE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    if process.stdout is not None:
-        process.stdout.close()

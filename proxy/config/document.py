@@ -124,18 +124,17 @@ def _from_json(value: Any, path: str) -> Node:
 
 
 def _yaml(path: Path, source: str) -> Node:
-    loader = yaml.SafeLoader(source)
     try:
-        root = loader.get_single_node()
+        # PyYAML ships no types.
+        root = cast(yaml.Node | None, yaml.compose(source, yaml.SafeLoader))  # pyright: ignore[reportUnknownMemberType]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         hint = "; indent with spaces, YAML allows no tabs" if "'\\t'" in str(error.problem) else ""
         raise ConfigError(f"{place}: is not valid YAML: {error.problem or error.context}{hint}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: is not valid YAML: {error}") from error
-    finally:
-        loader.dispose()  # pyright: ignore[reportUnknownMemberType]  (PyYAML ships no types)
+    except yaml.reader.ReaderError as error:
+        line = source.count("\n", 0, error.position) + 1
+        raise ConfigError(f"{path}:{line}: is not valid YAML: {str(error).splitlines()[0]}") from error
     if root is None:
         return Node(None, "", "", 1)
     return _FromYaml(path).convert(root, "", root.start_mark.line + 1)
@@ -156,9 +155,8 @@ class _FromYaml:
         if isinstance(known, Node):
             return known
         if node.tag not in _TAGS:
-            raise ConfigError(
-                f"{self.path}:{line}: {path}: the tag {_short_tag(node.tag)!r} is not supported; remove it"
-            )
+            tag = node.tag.replace(_YAML, "!!", 1)
+            raise ConfigError(f"{self.path}:{line}: {path}: the tag {tag!r} is not supported; remove it")
         self.done[id(node)] = None
         self.done[id(node)] = made = self._make(node, path, line)
         return made
@@ -170,9 +168,8 @@ class _FromYaml:
             children = [self.convert(n, f"{path}[{i}]", n.start_mark.line + 1) for i, n in enumerate(node.value)]
             return Node(children, "", path, line)
         text = str(node.value)
-        return Node(
-            self._scalar(cast(yaml.ScalarNode, node), text), "" if node.tag.endswith(":null") else text, path, line
-        )
+        value = self._scalar(cast(yaml.ScalarNode, node), text)
+        return Node(value, "" if value is None else text, path, line)
 
     def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Node]:
         own: dict[str, Node] = {}
@@ -210,10 +207,6 @@ class _FromYaml:
         except (ValueError, KeyError):
             return text
         return text
-
-
-def _short_tag(tag: str) -> str:
-    return tag.replace(_YAML, "!!", 1) if tag.startswith(_YAML) else tag
 
 
 def _join(path: str, key: str) -> str:

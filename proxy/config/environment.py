@@ -3,7 +3,7 @@
 import importlib
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from proxy.config.settings import ServerConfig
@@ -21,17 +21,8 @@ INHERITED = (
 """What every stdio upstream inherits: enough to find programs, homes, proxies and certificates, and no secrets."""
 
 _WINDOWS = (
-    "APPDATA",
-    "COMSPEC",
-    "HOMEDRIVE",
-    "HOMEPATH",
-    "LOCALAPPDATA",
-    "PATHEXT",
-    "PROGRAM*",
-    "SYSTEM*",
-    "TEMP",
-    "TMP",
-)
+    "APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROGRAM*", "SYSTEM*", "TEMP", "TMP",
+)  # fmt: skip
 """Without these most programs do not even start on Windows."""
 
 _REFERENCE = re.compile(
@@ -144,11 +135,7 @@ def child_environment(server: ServerConfig, environ: Mapping[str, str], platform
         name: value
         for name, value in environ.items()
         # A value that starts with "()" is an exported shell function, which no program needs and some shells run.
-        if name != OWN_TOKEN and not value.startswith("()") and _matches(name, allowed)
+        if name != OWN_TOKEN and not value.startswith("()") and any(fnmatchcase(name, glob) for glob in allowed)
     }
     own = {k: v for k, v in server.env.items() if k != OWN_TOKEN or v != environ.get(OWN_TOKEN)}
     return inherited | own
-
-
-def _matches(name: str, globs: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, glob) for glob in globs)

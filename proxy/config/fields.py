@@ -30,8 +30,7 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = [OTHER_CLIENTS[key]] if OTHER_CLIENTS.get(key) in names else difflib.get_close_matches(key, names, 1, 0.6)
     if not near:
-        squeezed = {n.replace("_", "").lower(): n for n in names}
-        near = [squeezed[s]] if (s := key.replace("_", "").replace("-", "").lower()) in squeezed else []
+        near = [name for name in names if _plain(name) == _plain(key)]
     hint = f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(names)}"
     return f"unknown key {key!r}; {hint}"
 
@@ -113,6 +112,17 @@ class Reader:
         for reason in outcome.missing:
             self.unset(f"{self.where(node)}: {reason}")
         return text
+
+    def block(self, node: Node, known: Collection[str]) -> dict[str, Node]:
+        """What stands in a block that must be a mapping and may have only the keys `known`."""
+        if not node.is_map:
+            self.complain(node, f"expected a mapping with some of {', '.join(known)}")
+        for key, child in node.items.items():
+            if key not in known:
+                self.complain(child, unknown_key(key, known))
+        if node.twice:
+            self.complain(node, f"the key {node.twice[0]!r} is given twice")
+        return node.items
 
     def text(self, node: Node | None) -> str | None:
         """A string; numbers and booleans count as the text they were written as."""

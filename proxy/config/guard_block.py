@@ -83,15 +83,13 @@ class GuardBlocks:
         node = self._blocks.get("guard")
         if node is None:
             return None
-        items, read, default = self._keys(node, GUARD_KEYS), self._reader, GuardConfig()
-        lock = cast(LockPolicy, read.choice(items.get("lock"), _LOCK, "off"))
-        file = read.text(items.get("lock_file"))
+        items, read, default = self._reader.block(node, GUARD_KEYS), self._reader, GuardConfig()
         return GuardConfig(
             risk=self._risks(items.get("risk")),
             default_risk=cast(Risk, read.choice(items.get("default_risk"), {r: r for r in RISKS}, "write")),
             trust_annotations=self._trust(items.get("trust_annotations")),
-            lock=lock,
-            lock_file=self._beside(file or LOCK_NAME),
+            lock=cast(LockPolicy, read.choice(items.get("lock"), _LOCK, "off")),
+            lock_file=self._beside(read.text(items.get("lock_file")) or LOCK_NAME),
             clean=read.boolean(items.get("clean"), True),
             audit=self._audit(items.get("audit")),
             read_call=read.boolean(items.get("read_call"), False),
@@ -111,19 +109,8 @@ class GuardBlocks:
             self._reader.complain(node, "expected a mapping, one `name:` per entry")
         return node.items
 
-    def _keys(self, node: Node, known: tuple[str, ...]) -> dict[str, Node]:
-        """The keys of a block that must be a mapping and may have only these."""
-        if not node.is_map:
-            self._reader.complain(node, f"expected a mapping with some of {', '.join(known)}")
-        for key, child in node.items.items():
-            if key not in known:
-                self._reader.complain(child, unknown_key(key, known))
-        if node.twice:
-            self._reader.complain(node, f"the key {node.twice[0]!r} is given twice")
-        return node.items
-
     def _toolset(self, name: str, node: Node) -> Toolset:
-        items = self._keys(node, TOOLSET_KEYS)
+        items = self._reader.block(node, TOOLSET_KEYS)
         servers = self._reader.texts(items.get("servers")) or ()
         for glob in servers:
             self._known(glob, items["servers"])
@@ -147,7 +134,7 @@ class GuardBlocks:
             self._reader.complain(node, f"no server is meant by {glob!r}")
 
     def _profile(self, name: str, node: Node, toolsets: Mapping[str, Toolset]) -> Profile:
-        items = self._keys(node, PROFILE_KEYS) if present(node) else {}
+        items = self._reader.block(node, PROFILE_KEYS) if present(node) else {}
 
         def named(key: str) -> tuple[Toolset, ...] | None:
             names = self._reader.texts(child := items.get(key))
@@ -161,7 +148,7 @@ class GuardBlocks:
         if self._reader.boolean(items.get("read_only"), False):
             policy = {"write": "deny", "destructive": "deny"}
         given = items.get("policy")
-        for risk, child in (self._keys(given, RISKS) if present(given) else {}).items():
+        for risk, child in (self._reader.block(given, RISKS) if present(given) else {}).items():
             decided = cast(Decision, self._reader.choice(child, _DECISIONS, "allow"))
             if policy.get(cast(Risk, risk), decided) != decided:
                 self._reader.complain(child, "read_only: true denies it already; take one of both out")
@@ -172,7 +159,7 @@ class GuardBlocks:
     def _risks(self, node: Node | None) -> dict[Risk, tuple[str, ...]]:
         if not present(node):
             return {}
-        return {cast(Risk, risk): self._tools(child) for risk, child in self._keys(node, RISKS).items()}
+        return {cast(Risk, risk): self._tools(child) for risk, child in self._reader.block(node, RISKS).items()}
 
     def _trust(self, node: Node | None) -> bool | tuple[str, ...]:
         if node is not None and node.is_list:
@@ -187,7 +174,7 @@ class GuardBlocks:
             return None
         items: dict[str, Any] = {}
         if node.is_map:
-            items = self._keys(node, AUDIT_KEYS)
+            items = self._reader.block(node, AUDIT_KEYS)
         elif not self._reader.boolean(node, False, "expected true, false or a mapping with `file:`"):
             return None
         file, read, default = self._reader.text(items.get("file")), self._reader, AuditConfig(Path())

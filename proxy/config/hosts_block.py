@@ -1,13 +1,13 @@
 """The `hosts:` block -> `HostTable`: every cell of the table of hosts can be overridden, and rows can be added.
 
 hosts:
-unnamed: cursor          # the row of clients that do not say who they are
-rows:
-claude-code: {description: 2048, slots: [search, describe, call]}
-my-client: {client_names: [my-client], like: openai-1024}
+  unnamed: cursor          # the row of clients that do not say who they are
+  rows:
+    claude-code: {description: 2048, slots: [search, describe, call]}
+    my-client: {client_names: [my-client], like: openai-1024}
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, cast
 
@@ -26,8 +26,8 @@ _SHORTEST_DESCRIPTION = 512
 _NOTHING = frozenset({"none", "null", "unlimited"})
 
 
-def host_table(node: Node | None, reader: Reader, unknown: Callable[[Node, str], None]) -> HostTable:
-    """The table with the block's changes; `unknown` is told of keys that do not exist and may raise."""
+def host_table(node: Node | None, reader: Reader) -> HostTable:
+    """The table with the block's changes."""
     if not present(node):
         return HostTable()
     if not node.is_map:
@@ -35,15 +35,15 @@ def host_table(node: Node | None, reader: Reader, unknown: Callable[[Node, str],
         return HostTable()
     for key, child in node.items.items():
         if key not in KEYS:
-            unknown(child, unknown_key(key, KEYS))
+            reader.complain(child, unknown_key(key, KEYS))
     rows = {row.name: row for row in ROWS}
     block = node.items.get("rows")
     if present(block) and not block.is_map:
         reader.complain(block, "expected a mapping, one `name:` per host")
-    for name, child in (block.items if present(block) else {}).items():
-        rows[name] = _row(name, child, rows, reader, unknown)
+    changed = block.items if block is not None else {}
+    for name, child in changed.items():
+        rows[name] = _row(name, child, rows, reader)
     # A name that a row of the configuration claims is taken from the row that had it.
-    changed = {name for name in (block.items if present(block) else {}) if name in rows}
     claimed = {client for name in changed for client in rows[name].client_names}
     for name, row in rows.items():
         if name not in changed and claimed.intersection(row.client_names):
@@ -58,9 +58,7 @@ def host_table(node: Node | None, reader: Reader, unknown: Callable[[Node, str],
     return table
 
 
-def _row(
-    name: str, node: Node, rows: Mapping[str, HostRow], reader: Reader, unknown: Callable[[Node, str], None]
-) -> HostRow:
+def _row(name: str, node: Node, rows: Mapping[str, HostRow], reader: Reader) -> HostRow:
     base = rows.get(name) or replace(UNKNOWN, name=name, source="the configuration")
     if not node.is_map:
         reader.complain(node, "expected cells such as `description: 1024`")
@@ -76,7 +74,7 @@ def _row(
         if key == _LIKE:
             continue
         if key not in CELLS:
-            unknown(child, unknown_key(key, (*CELLS, _LIKE)))
+            reader.complain(child, unknown_key(key, (*CELLS, _LIKE)))
         else:
             values |= _cell(key, child, reader)
     return replace(base, **values)

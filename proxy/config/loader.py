@@ -17,7 +17,6 @@ from proxy.config.search_block import search_settings
 from proxy.config.servers import server
 from proxy.config.settings import ServerConfig, Settings, ToolSearchConfig
 from proxy.errors import ConfigError
-from proxy.hosts import HostTable
 
 VARIABLE = "NARROW_WAIST_CONFIG"
 FILE_NAME = "upstreams.yaml"
@@ -146,10 +145,11 @@ def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None
         warnings.append(f"{path}: no servers are configured; {step}")
     if (warning := exposure(path, places)) is not None:
         warnings.append(warning)
+    # What is wrong in `hosts:` and in the names of `tool_search:` costs texts, not servers.
     slip = warnings.append if is_json else fail
     settings = Settings(
         servers=tuple(servers[key] for key in sorted(servers)),
-        hosts=_hosts(root, path, environ, slip),
+        hosts=host_table(root.items.get("hosts"), Reader(path, environ, slip, slip)),
         tool_search=_tool_search(root, path, environ, warnings, slip),
         first_list_wait=reader.number(root.items.get("first_list_wait"), Settings.first_list_wait, 0),
         allowed_hosts=reader.texts(root.items.get("allowed_hosts")) or (),
@@ -170,16 +170,10 @@ def _yaml_blocks(root: Node, reader: Reader, fail: Slips) -> list[tuple[Node, bo
         if key in RESERVED:
             _refuse_reserved(node, reader, key, fail)
         elif key not in ROOT_KEYS:
-            reader.complain(node, _unknown_root_key(key, node))
-    strict = [(root.items[k], False) for k in STRICT_BLOCKS if k in root.items]
-    return strict + [(root.items[k], True) for k in ("mcpServers",) if k in root.items]
-
-
-def _unknown_root_key(key: str, node: Node) -> str:
-    sentence = unknown_key(key, ROOT_KEYS)
-    if _LAUNCH & node.items.keys():
-        sentence = f"unknown key {key!r}; if this is a server, move it below `servers:`"
-    return sentence
+            is_server = _LAUNCH & node.items.keys()
+            stray = f"unknown key {key!r}; if this is a server, move it below `servers:`"
+            reader.complain(node, stray if is_server else unknown_key(key, ROOT_KEYS))
+    return [(root.items[k], k not in STRICT_BLOCKS) for k in (*STRICT_BLOCKS, "mcpServers") if k in root.items]
 
 
 def _refuse_reserved(node: Node, reader: Reader, key: str, fail: Slips) -> None:
@@ -219,12 +213,6 @@ def _json_blocks(root: Node, reader: Reader, warnings: list[str], fail: Slips) -
 
 def _is_server(node: Node) -> bool:
     return any(not n.is_map for k, n in node.items.items() if k in _LAUNCH)
-
-
-def _hosts(root: Node, path: Path, environ: Mapping[str, str], slip: Callable[[str], None]) -> HostTable:
-    """What is wrong in the table of hosts costs texts, not servers: it is an error in YAML and a warning in JSON."""
-    reader = Reader(path, environ, slip, slip)
-    return host_table(root.items.get("hosts"), reader, reader.complain)
 
 
 def _tool_search(

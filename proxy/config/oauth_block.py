@@ -6,7 +6,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from proxy.config.document import Node, present
-from proxy.config.fields import Reader, unknown_key
+from proxy.config.fields import Reader
 from proxy.config.settings import Grant, OAuthConfig
 
 OAUTH_KEYS = ("scopes", "client_id", "client_secret", "callback_port", "grant", "issuer")
@@ -28,13 +28,7 @@ def oauth(node: Node | None, read: Reader) -> OAuthConfig:
     """The block as it was read; what is wrong in it is told to `read`."""
     if not present(node):
         return OAuthConfig()
-    if not node.is_map:
-        read.complain(node, f"expected a mapping with some of {', '.join(OAUTH_KEYS)}")
-        return OAuthConfig()
-    for name, child in node.items.items():
-        if name not in OAUTH_KEYS:
-            read.complain(child, unknown_key(name, OAUTH_KEYS))
-    return _read(node.items, read)
+    return _read(read.block(node, OAUTH_KEYS), read)
 
 
 def foreign_oauth(block: Mapping[str, Node], read: Reader, warnings: list[str]) -> OAuthConfig:

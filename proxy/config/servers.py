@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
@@ -51,13 +51,8 @@ _MODES: Mapping[str, str] = {"auto": "auto", "legacy": "legacy", "modern": "mode
 _SESSIONS: Mapping[str, str] = {"shared": "shared", "per_client": "per_client"}
 _STARTS: Mapping[str, str] = {"eager": "eager", "lazy": "lazy"}
 _VALIDATE: Mapping[str, str] = {
-    "strict": "strict",
-    "warn": "warn",
-    "off": "off",
-    "true": "strict",
-    "on": "strict",
-    "false": "off",
-}
+    "strict": "strict", "warn": "warn", "off": "off", "true": "strict", "on": "strict", "false": "off",
+}  # fmt: skip
 
 _DENIES = ("deny", "denied", "denies")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -71,10 +66,16 @@ class _Block:
 
     node: Node
     keys: dict[str, Node]
+    read: Reader
+    lenient: bool
+    warnings: list[str]
 
     def get(self, key: str) -> Node | None:
         found = self.keys.get(key)
         return found if present(found) else None
+
+    def warn(self, node: Node, what: str) -> None:
+        self.warnings.append(f"{self.read.where(node)}: {what}")
 
 
 def server(
@@ -96,41 +97,34 @@ def server(
     problems: list[str] = []
     read = Reader(file, environ, problems.append if lenient else fail, problems.append)
     _check_key(key, node, read, fail)
-    block = _block(node, read, lenient=lenient, warnings=warnings)
-    transport = _transport(block, read, lenient=lenient)
+    block = _Block(node, {}, read, lenient, warnings)
+    _take_keys(block)
+    transport = _transport(block)
 
-    command, args = _command(block, read, warnings)
-    env = _env(block, read)
+    command, args = _command(block)
+    env = _env(block)
     headers = {name: value.strip() for name, value in read.mapping(block.get("headers")).items()}
     url = read.text(block.get("url"))
     login = foreign_oauth(node.items, read, warnings) if lenient else oauth(block.get("oauth"), read)
-    if (
-        transport != "stdio"
-        and url is not None
-        and not problems
-        and not url.lower().startswith(("http://", "https://"))
-    ):
+    address = url is None or url.lower().startswith(("http://", "https://"))
+    if transport != "stdio" and not problems and not address:
         read.complain(block.keys["url"], "expected an address that starts with http:// or https://")
     foreign = ("command", "args", "env", "cwd") if transport != "stdio" else ("url", "headers", "oauth")
-    warnings += [
-        f"{read.where(block.keys[name])}: has no effect on a server with the transport {transport}"
-        for name in foreign
-        if block.get(name)
-    ]
-
-    warnings += _doubts(block, read)
-    include, exclude = _tools(block, read, lenient=lenient, warnings=warnings)
-    enabled = _enabled(block, read)
+    for name in filter(block.get, foreign):
+        block.warn(block.keys[name], f"has no effect on a server with the transport {transport}")
+    _doubt(block)
+    include, exclude = _tools(block)
+    enabled = read.boolean(block.get("enabled"), True) and not read.boolean(block.get("disabled"), False)
     if lenient and enabled and _launches_ourselves(command, args):
-        warnings.append(f"{read.where(node)}: starts narrow-waist itself and is left out")
+        block.warn(node, "starts narrow-waist itself and is left out")
         enabled = False
-    config = ServerConfig(
+    return ServerConfig(
         key=key,
         transport=transport,
         command=_home(command, home),
         args=args,
         env=env,
-        cwd=_cwd(block, read, file, home),
+        cwd=_cwd(block, file, home),
         url=url,
         inferred=block.get("transport") is None,
         headers=headers,
@@ -144,18 +138,18 @@ def server(
         pinned=read.texts(block.get("pinned")) or (),
         lazy=read.boolean(block.get("lazy"), True),
         enabled=enabled,
-        timeout=_seconds(block, "timeout", 300.0, read, lenient=lenient, warnings=warnings),
-        connect_timeout=_seconds(block, "connect_timeout", 30.0, read, lenient=lenient, warnings=warnings),
+        timeout=_seconds(block, "timeout", 300.0),
+        connect_timeout=_seconds(block, "connect_timeout", 30.0),
         max_concurrency=int(read.number(block.get("max_concurrency"), 0, 0)),
         mode=cast(Mode, read.choice(block.get("mode"), _MODES, "auto")),
         validate=cast(Validate | None, read.choice(block.get("validate"), _VALIDATE, None)),
-        inherit_env=_inherit_env(block, read),
+        inherit_env=_inherit_env(block),
         retry=read.boolean(block.get("retry"), False),
         start=cast(Literal["eager", "lazy"], read.choice(block.get("start"), _STARTS, "eager")),
         session=cast(Literal["shared", "per_client"], read.choice(block.get("session"), _SESSIONS, "shared")),
         resources=read.boolean(block.get("resources"), True),
         prompts=read.boolean(block.get("prompts"), True),
-        client_requests=_client_requests(block, read),
+        client_requests=_client_requests(block),
         idle_timeout=read.number(block.get("idle_timeout"), 300.0, 0),
         max_result_chars=int(read.number(block.get("max_result_chars"), 0, 0)),
         launch_hash=_launch_hash(block, transport, file),
@@ -164,7 +158,6 @@ def server(
         ),
         problem="; ".join(dict.fromkeys(problems)) or None,
     )
-    return config
 
 
 def _check_key(key: str, node: Node, read: Reader, fail: Callable[[str], None]) -> None:
@@ -175,10 +168,11 @@ def _check_key(key: str, node: Node, read: Reader, fail: Callable[[str], None]) 
         fail(f"{read.where(node)}: a server needs a name without control characters, not {key!r}")
 
 
-def _block(node: Node, read: Reader, *, lenient: bool, warnings: list[str]) -> _Block:
+def _take_keys(block: _Block) -> None:
+    """Put what stands in the file under our names, and tell of what means nothing."""
+    node, keys, read, lenient = block.node, block.keys, block.read, block.lenient
     if present(node) and not node.is_map:
         read.complain(node, "expected a mapping with at least `command` or `url`")
-    keys: dict[str, Node] = {}
     unknown: list[str] = []
     for name, child in node.items.items():
         ours = _SPELLINGS.get(name, name) if lenient else name
@@ -196,10 +190,9 @@ def _block(node: Node, read: Reader, *, lenient: bool, warnings: list[str]) -> _
     if "httpUrl" in node.items and "transport" not in keys:
         keys["transport"] = Node("http", "http", f"{node.path}.httpUrl")
     if unknown:
-        warnings.append(f"{read.where(node)}: keys that mean nothing here: {', '.join(map(repr, unknown))}")
+        block.warn(node, f"keys that mean nothing here: {', '.join(map(repr, unknown))}")
     if node.twice:
-        warnings.append(f"{read.where(node)}: given twice, the last counts: {', '.join(map(repr, node.twice))}")
-    return _Block(node, keys)
+        block.warn(node, f"given twice, the last counts: {', '.join(map(repr, node.twice))}")
 
 
 def _slip(name: str) -> str | None:
@@ -209,8 +202,8 @@ def _slip(name: str) -> str | None:
     return slip_of(name, (*KEYS, *_SPELLINGS, *_TOOLS_KEYS, "disabled"), PROTECTING)
 
 
-def _transport(block: _Block, read: Reader, *, lenient: bool) -> Transport:
-    command, url = block.get("command"), block.get("url")
+def _transport(block: _Block) -> Transport:
+    command, url, read, lenient = block.get("command"), block.get("url"), block.read, block.lenient
     default = "http" if url and not command else "stdio"
     options = _LENIENT_TRANSPORTS if lenient else _TRANSPORTS
     found = cast(Transport, read.choice(block.get("transport"), options, default))
@@ -227,41 +220,39 @@ def _transport(block: _Block, read: Reader, *, lenient: bool) -> Transport:
     return found
 
 
-def _command(block: _Block, read: Reader, warnings: list[str]) -> tuple[str | None, tuple[str, ...]]:
-    node = block.get("command")
+def _command(block: _Block) -> tuple[str | None, tuple[str, ...]]:
+    node, read = block.get("command"), block.read
     words = read.texts(node) or ()
     args = read.texts(block.get("args")) or ()
     if node is not None and (not words or not words[0].strip()):
         read.complain(node, "expected a program to start")
         return None, args
     if node is not None and len(words) == 1 and not args and " " in words[0] and not Path(words[0]).exists():
-        warnings.append(
-            f"{read.where(node)}: is taken as the name of one program although it has spaces; "
-            "write the program in `command` and the rest in `args`"
-        )
+        what = "is taken as the name of one program although it has spaces"
+        block.warn(node, f"{what}; write the program in `command` and the rest in `args`")
     return (words[0] if words else None), words[1:] + args
 
 
-def _env(block: _Block, read: Reader) -> dict[str, str]:
+def _env(block: _Block) -> dict[str, str]:
     node = block.get("env")
-    env = read.mapping(node)
+    env = block.read.mapping(node)
     for name in list(env):
         if node is not None and (not name or "=" in name or "\0" in name + env[name]):
-            read.complain(node, f"{name!r} cannot be the name of an environment variable")
+            block.read.complain(node, f"{name!r} cannot be the name of an environment variable")
             del env[name]
     return env
 
 
-def _doubts(block: _Block, read: Reader) -> Iterator[str]:
-    """What of the launch may have been meant as a reference to a variable."""
+def _doubt(block: _Block) -> None:
+    """Warn of what in the launch may have been meant as a reference to a variable."""
     for node in filter(present, map(block.get, ("command", "args", "env", "url", "headers"))):
         for child in node.elements or node.items.values() or (node,):
-            if why := doubt(child.text, read.environ):
-                yield f"{read.where(child)}: {why}"
+            if why := doubt(child.text, block.read.environ):
+                block.warn(child, why)
 
 
-def _cwd(block: _Block, read: Reader, file: Path, home: Path) -> Path | None:
-    text = _home(read.text(block.get("cwd")), home)
+def _cwd(block: _Block, file: Path, home: Path) -> Path | None:
+    text = _home(block.read.text(block.get("cwd")), home)
     return (file.absolute().parent / text).absolute() if text else None
 
 
@@ -271,18 +262,16 @@ def _home(text: str | None, home: Path) -> str | None:
     return text
 
 
-def _tools(
-    block: _Block, read: Reader, *, lenient: bool, warnings: list[str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _tools(block: _Block) -> tuple[tuple[str, ...], tuple[str, ...]]:
     include, exclude = block.get("include"), block.get("exclude")
-    node = block.get("tools")
+    node, read, lenient = block.get("tools"), block.read, block.lenient
     if node is not None and node.is_map:
         include, exclude = node.items.get("include", include), node.items.get("exclude", exclude)
         for name, child in node.items.items():
             if name not in _TOOLS_KEYS:
                 sentence = unknown_key(name, _TOOLS_KEYS)
                 if lenient and slip_of(name, _TOOLS_KEYS, _TOOLS_KEYS) is None:
-                    warnings.append(f"{read.where(child)}: {sentence}")
+                    block.warn(child, sentence)
                 else:
                     read.complain(child, sentence)
     elif node is not None and lenient and node.is_list:  # as in Copilot's files: the tools that are shown
@@ -293,37 +282,33 @@ def _tools(
     return (("*",) if shown is None else shown), read.texts(exclude) or ()
 
 
-def _enabled(block: _Block, read: Reader) -> bool:
-    return read.boolean(block.get("enabled"), True) and not read.boolean(block.get("disabled"), False)
-
-
 def _launches_ourselves(command: str | None, args: tuple[str, ...]) -> bool:
     """Whether this is the entry that a client's file has for us: following it would start us again, without end."""
     return any(OURSELVES.search(word) for word in (command or "", *args)) and "--config" not in args
 
 
-def _seconds(block: _Block, key: str, default: float, read: Reader, *, lenient: bool, warnings: list[str]) -> float:
+def _seconds(block: _Block, key: str, default: float) -> float:
     node = block.get(key)
-    seconds = read.number(node, default, 0, above=True)
-    if node is not None and lenient and seconds >= _MILLISECONDS:
-        warnings.append(f"{read.where(node)}: is {seconds:g} seconds; if milliseconds were meant, divide it by 1000")
+    seconds = block.read.number(node, default, 0, above=True)
+    if node is not None and block.lenient and seconds >= _MILLISECONDS:
+        block.warn(node, f"is {seconds:g} seconds; if milliseconds were meant, divide it by 1000")
     return seconds
 
 
-def _inherit_env(block: _Block, read: Reader) -> bool | tuple[str, ...]:
+def _inherit_env(block: _Block) -> bool | tuple[str, ...]:
     node = block.get("inherit_env")
     if node is not None and node.is_list:
-        return read.texts(node) or ()
-    return read.boolean(node, False, "expected true, false or a list of variables")
+        return block.read.texts(node) or ()
+    return block.read.boolean(node, False, "expected true, false or a list of variables")
 
 
-def _client_requests(block: _Block, read: Reader) -> tuple[str, ...]:
+def _client_requests(block: _Block) -> tuple[str, ...]:
     node = block.get("client_requests")
-    given = read.texts(node)
+    given = block.read.texts(node)
     if given is None or node is None:
         return ServerConfig.client_requests
     if unknown := [name for name in given if name not in CLIENT_REQUESTS]:
-        read.complain(node, f"expected some of {', '.join(CLIENT_REQUESTS)}, not {unknown[0]!r}")
+        block.read.complain(node, f"expected some of {', '.join(CLIENT_REQUESTS)}, not {unknown[0]!r}")
     return tuple(name for name in given if name in CLIENT_REQUESTS)
 
 
@@ -339,16 +324,10 @@ def _launch_hash(block: _Block, transport: Transport, file: Path) -> str:
         return [n.text for n in node.elements] if node.is_list else node.text
 
     def words(name: str) -> list[str]:
-        found = raw(name)
-        return (
-            [str(w) for w in cast(list[object], found)]
-            if isinstance(found, list)
-            else []
-            if found is None
-            else [str(found)]
-        )
+        node = block.get(name)
+        return [] if node is None else [n.text for n in (node.elements if node.is_list else [node])]
 
-    cwd = cast(str | None, raw("cwd"))
+    cwd = raw("cwd")
     if isinstance(cwd, str) and not cwd.startswith(("~", "$")):
         cwd = str(file.absolute().parent / cwd)
     launch: dict[str, object] = {

@@ -4,9 +4,10 @@
 stage of a call (`dispatch`) and of every other request (`forward`).
 """
 
+from proxy.guard.approval import Permit
 from proxy.guard.audit import Ended
 from proxy.guard.base import Base
-from proxy.guard.gate import Gate, Permit, needed
+from proxy.guard.gate import Gate, needed
 from proxy.guard.scope import Scopes
 
 __all__ = ["Base", "Ended", "Gate", "Permit", "Scopes", "needed"]

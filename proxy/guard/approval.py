@@ -96,19 +96,21 @@ class Approvals:
                 "and this client cannot ask one (it does not declare elicitation). Use a client that can, or have the "
                 "profile changed by whoever runs this proxy."
             )
-        question: dict[str, Any] = {
-            "message": subject.question,
-            "requestedSchema": {"type": "object", "properties": {}},
-        }
         name = subject.name
+        schema: dict[str, Any] = {"type": "object", "properties": {}}
+        question: dict[str, Any] = {"message": subject.question, "requestedSchema": schema}
         if not origin.stateless:
             await self._live(name, question, origin)
             return Permit(caller, approved=True)
         if (found := self._read(caller.answers.get("requestState"))) is not None:
-            good = {"caller": _who(caller), "tool": name, "arguments": _hash(arguments)}
-            if all(found.get(key) == value for key, value in good.items()):
+            if all(found.get(key) == value for key, value in _call(name, arguments, caller).items()):
                 return self._resumed(name, found, caller)
-        return Permit(caller, question=self._asked(name, arguments, caller, question))
+        asked: dict[str, Any] = {
+            "resultType": "input_required",
+            "inputRequests": {KEY: {"method": METHOD, "params": question}},
+            "requestState": self._sign("asked", name, arguments, caller, {}),
+        }
+        return Permit(caller, question=asked)
 
     def carried(
         self, permit: Permit, name: str, arguments: Mapping[str, Any], result: dict[str, Any]
@@ -132,15 +134,6 @@ class Approvals:
         except RpcError as error:
             raise Refused(f"{name} was not called: the person could not be asked ({error}).") from None
         _decided(name, answer)
-
-    def _asked(
-        self, name: str, arguments: Mapping[str, Any], caller: Caller, question: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {
-            "resultType": "input_required",
-            "inputRequests": {KEY: {"method": METHOD, "params": question}},
-            "requestState": self._sign("asked", name, arguments, caller, {}),
-        }
 
     def _resumed(self, name: str, state: Mapping[str, Any], caller: Caller) -> Permit:
         """The call that follows a question: ours, or the upstream's own."""
@@ -168,9 +161,7 @@ class Approvals:
     ) -> str:
         state = {
             "stage": stage,
-            "caller": _who(caller),
-            "tool": name,
-            "arguments": _hash(arguments),
+            **_call(name, arguments, caller),
             "until": self._clock() + self._timeout,
             "nonce": secrets.token_hex(8),
             **more,
@@ -202,10 +193,11 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}
 
 
-def _who(caller: Caller) -> list[Any]:
+def _call(name: str, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    """What an answer is good for: this call of this caller, and no other."""
     access = caller.access or Access()
-    return [access.name, list(access.scope), caller.client]
-
-
-def _hash(arguments: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()
+    return {
+        "caller": [access.name, list(access.scope), caller.client],
+        "tool": name,
+        "arguments": hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest(),
+    }

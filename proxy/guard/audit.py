@@ -26,7 +26,6 @@ LOOK_EVERY = 1.0
 """Seconds between looks whether another process has moved the file aside."""
 STALE = 10.0
 """Seconds after which whoever was rotating has died."""
-_CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
 
 
 class Ended(NamedTuple):
@@ -124,10 +123,13 @@ class Audit:
             self.close()
         if self._fd is None:
             self.config.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._fd = os.open(self.config.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _CLOSE_ON_EXEC, 0o600)
-            self._mend(self._fd)
-            self._size = os.fstat(self._fd).st_size
-        return self._rotated(self._fd)
+        return self._rotated(self._opened() if self._fd is None else self._fd)
+
+    def _opened(self) -> int:
+        self._fd = os.open(self.config.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._mend(self._fd)
+        self._size = os.fstat(self._fd).st_size
+        return self._fd
 
     def _mend(self, fd: int) -> None:
         """A file that others can read (made by another program, or copied) is made private, and that is told."""
@@ -158,9 +160,7 @@ class Audit:
         finally:
             os.unlink(marker)
         os.close(fd)
-        self._fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _CLOSE_ON_EXEC, 0o600)
-        self._size = os.fstat(self._fd).st_size
-        return self._fd
+        return self._opened()
 
 
 def _shift(file: Path, keep: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from proxy.caller import Caller, Scope
-from proxy.config import GuardConfig, Settings
+from proxy.config import GuardConfig, Risk, Settings
 from proxy.errors import ConfigError, Refused, UpstreamFailure
 from proxy.guard.approval import Approvals, Permit, Subject
 from proxy.guard.audit import Audit, Ended
@@ -23,8 +23,8 @@ TRIES = 3
 """How often a call is sent at most where the person lets it be repeated."""
 _NAME = 128
 _OUTCOME = 300
-
-__all__ = ["Gate", "Permit"]
+_COUNTED = ("text", "data", "blob")
+"""Keys of a block whose texts are counted as its size."""
 
 
 def needed(settings: Settings) -> bool:
@@ -77,11 +77,6 @@ class Gate:
     def locks(self) -> bool:
         """Whether there is a lock file to look at."""
         return self.config.lock != "off" and self.config.lock_file is not None
-
-    @property
-    def locked(self) -> Lock | None:
-        """The content of the lock file; None where there is no lock."""
-        return self._lock
 
     def look_at_lock(self) -> bool:
         """Read the lock file if it has changed; whether it had. Raises ConfigError where it cannot be read."""
@@ -148,15 +143,12 @@ class Gate:
 
     def _entry(self, call: Ended) -> dict[str, Any]:
         at, name, tool, arguments, caller, result, outcome, seconds, tries = call
+        server, real, risk = None, name[:_NAME], None
+        if tool is not None:
+            server, real, risk = tool.server, tool.name, self.policy.risk(tool)
         entry: dict[str, Any] = {
             "time": at,
-            **_who(caller),
-            "kind": "tool",
-            "server": tool.server if tool is not None else None,
-            "tool": tool.name if tool is not None else name[:_NAME],
-            "risk": self.policy.risk(tool) if tool is not None else None,
-            "outcome": outcome[:_OUTCOME],
-            "ms": round(seconds * 1e3, 1),
+            **_head(caller, "tool", server, real, risk, outcome, seconds),
             "sent": 0 if arguments is None else _length(arguments),
             "received": 0 if result is None else _size(result.get("content"), result.get("structuredContent")),
         }
@@ -199,14 +191,9 @@ class Gate:
             return
         parts: Mapping[str, Any] = result if result is not None else {}
         content: Any = parts.get("contents", parts.get("messages", parts.get("completion")))
+        server, real = (target.server, target.name) if target is not None else (None, name)
         entry: dict[str, Any] = {
-            **_who(caller),
-            "kind": kind,
-            "server": target.server if target is not None else None,
-            kind: (target.name if target is not None else name)[:_NAME],
-            "risk": "read",
-            "outcome": outcome[:_OUTCOME],
-            "ms": round(seconds * 1e3, 1),
+            **_head(caller, kind, server, real[:_NAME], "read", outcome, seconds),
             "sent": 0 if target is None else len(encode(target.params)),
             "received": _size(content, None),
         }
@@ -239,15 +226,20 @@ def _length(value: Mapping[str, Any]) -> int:
         return 0
 
 
-_COUNTED = ("text", "data", "blob")
-
-
-def _who(caller: Caller) -> dict[str, Any]:
-    """What a line says of its caller."""
+def _head(
+    caller: Caller, kind: str, server: str | None, name: str, risk: Risk | None, outcome: str, seconds: float
+) -> dict[str, Any]:
+    """What every line says: who asked for what, and how it ended."""
     return {
         "caller": (caller.access.name if caller.access is not None else None) or "local",
         "client": caller.client,
         "profile": "+".join(_scope(caller)) or None,
+        "kind": kind,
+        "server": server,
+        kind: name,
+        "risk": risk,
+        "outcome": outcome[:_OUTCOME],
+        "ms": round(seconds * 1e3, 1),
     }
 
 

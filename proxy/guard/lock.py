@@ -6,7 +6,6 @@ change too), and one of what the server says about itself. A tool is approved if
 
 import hashlib
 import json
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +14,6 @@ from typing import Any, cast
 from proxy.errors import ConfigError
 from proxy.private import write_whole
 from proxy.tool import Tool
-
-log = logging.getLogger(__name__)
 
 VERSION = 1
 

@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -120,15 +120,12 @@ class TokenFile:
         """
         if not _NAME.fullmatch(name):
             raise ConfigError(f"a token is named with letters, digits and ._@-, at most 64, not {name!r}")
+        tokens = self.read()
+        if name in tokens:
+            raise ConfigError(f"there is a token {name!r} already; revoke it first")
         token = PREFIX + secrets.token_urlsafe(32)
-        created = datetime.now(UTC).isoformat(timespec="seconds")
-
-        def add(tokens: dict[str, Token]) -> None:
-            if name in tokens:
-                raise ConfigError(f"there is a token {name!r} already; revoke it first")
-            tokens[name] = Token(name, _hash(token.encode()), profiles, created)
-
-        self._change(add)
+        tokens[name] = Token(name, _hash(token.encode()), profiles, datetime.now(UTC).isoformat(timespec="seconds"))
+        self._write(tokens)
         return token
 
     def revoke(self, name: str) -> None:
@@ -137,16 +134,12 @@ class TokenFile:
         Raises:
             ConfigError: there is none of that name.
         """
-
-        def remove(tokens: dict[str, Token]) -> None:
-            if tokens.pop(name, None) is None:
-                raise ConfigError(f"there is no token {name!r}; there are: {', '.join(sorted(tokens)) or 'none'}")
-
-        self._change(remove)
-
-    def _change(self, change: Callable[[dict[str, Token]], None]) -> None:
         tokens = self.read()
-        change(tokens)
+        if tokens.pop(name, None) is None:
+            raise ConfigError(f"there is no token {name!r}; there are: {', '.join(sorted(tokens)) or 'none'}")
+        self._write(tokens)
+
+    def _write(self, tokens: Mapping[str, Token]) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         entries: list[Mapping[str, Any]] = [asdict(tokens[name]) for name in sorted(tokens)]
         write_whole(self.path, json.dumps({"version": VERSION, "tokens": entries}, indent=1).encode())

@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from proxy.catalog import SEPARATORS
 from proxy.config import Profile, ServerConfig, Settings
-from proxy.guard.globs import any_tool
+from proxy.guard.globs import any_tool, splits
 from proxy.tool import public_name
 
 log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ def _qualified(key: str, glob: str, protects: bool, enabled: Iterable[str], name
     """A glob `server/tool` that means nothing; None where it means something, or that cannot be known."""
     if any(any_tool((glob,), server, name) for server, own in names.items() for name in own):
         return None
-    parts = [(glob[: at.start()], glob[at.end() :]) for at in re.finditer("/", glob)]
+    parts = list(splits(glob))
     meaning = [(server, tool) for server in enabled for left, tool in parts if fnmatchcase(server, left)]
     if not meaning or not all(names.get(server) for server, _ in meaning):
         return None

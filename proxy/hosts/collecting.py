@@ -54,18 +54,13 @@ def config_entry(launch: Launch) -> dict[str, Any]:
         tools["include"] = list(launch.include)
     if launch.exclude:
         tools["exclude"] = list(launch.exclude)
-    entry: dict[str, Any] = {
-        "command": launch.command if launch.transport == "stdio" else None,
-        "args": list(launch.args) if launch.transport == "stdio" else None,
-        "env": dict(launch.env) if launch.transport == "stdio" else None,
-        "cwd": launch.cwd if launch.transport == "stdio" else None,
-        "url": launch.url if launch.transport != "stdio" else None,
-        "headers": dict(launch.headers) if launch.transport != "stdio" else None,
-        "transport": "sse" if launch.transport == "sse" else None,
-        "tools": tools,
-        "timeout": _number(launch.timeout),
-        "connect_timeout": _number(launch.connect_timeout),
-    }
+    entry: dict[str, Any]
+    if launch.transport == "stdio":
+        entry = {"command": launch.command, "args": list(launch.args), "env": dict(launch.env), "cwd": launch.cwd}
+    else:
+        entry = {"url": launch.url, "headers": dict(launch.headers)}
+        entry["transport"] = "sse" if launch.transport == "sse" else None
+    entry |= {"tools": tools, "timeout": _number(launch.timeout), "connect_timeout": _number(launch.connect_timeout)}
     kept = {key: value for key, value in entry.items() if value}
     return kept if launch.enabled else {**kept, "enabled": False}
 

@@ -1,6 +1,6 @@
 """Editing a host's file as text: set or remove one entry, and leave every other byte as it is.
 
-`editor(path's suffix)` gives the format's three functions. Every edit is checked by parsing its outcome: if anything
+`editor(file name)` gives what the format takes. Every edit is checked by parsing its outcome: if anything
 but the entry has changed, the file is left alone and `HostFileError` says so. Pure: text in, text out.
 """
 

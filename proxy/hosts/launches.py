@@ -217,16 +217,13 @@ def _neutral(launch: Launch, dialect: Dialect) -> Launch:
             end = match.end()
         return "".join([*parts, _escaped(value[end:])])
 
-    def optional(value: str | None) -> str | None:
-        return None if value is None else text(value)
-
     return replace(
         launch,
-        command=optional(launch.command),
+        command=text(launch.command) if launch.command else None,
         args=tuple(map(text, launch.args)),
         env={key: text(value) for key, value in launch.env.items()},
-        cwd=optional(launch.cwd),
-        url=optional(launch.url),
+        cwd=text(launch.cwd) if launch.cwd else None,
+        url=text(launch.url) if launch.url else None,
         headers={key: text(value) for key, value in launch.headers.items()},
         references=references,
     )

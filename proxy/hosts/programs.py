@@ -55,14 +55,11 @@ class Program:
     """One program that reads MCP servers from a file."""
 
     name: str
-    """As it is typed: `install claude-code`."""
+    """As it is typed (`install claude-code`), and of its row in the table of what hosts show."""
     title: str
-    row: str
-    """Its row in the table of what hosts show."""
     dialect: Dialect
     places: Find
     """All places that may hold servers, the user's own first; a place need not exist."""
-    restart: str = "Restart it to connect."
 
 
 def _one_of(folder: Path, *names: str) -> Path:
@@ -115,52 +112,46 @@ def _plain(folder: Callable[[Surroundings], Path], file: str, key: str, project:
 
 
 PROGRAMS: Sequence[Program] = (
-    Program("claude-code", "Claude Code", "claude-code", Dialect.CLAUDE_CODE, _claude_code),
+    Program("claude-code", "Claude Code", Dialect.CLAUDE_CODE, _claude_code),
     Program(
         "claude-desktop",
         "Claude Desktop",
-        "claude-desktop",
         Dialect.PLAIN,
         _plain(lambda at: at.settings / "Claude", "claude_desktop_config.json", "mcpServers"),
     ),
     Program(
         "codex",
         "Codex",
-        "codex",
         Dialect.CODEX,
         _plain(lambda at: at.folder("CODEX_HOME", ".codex"), "config.toml", "mcp_servers", ".codex/config.toml"),
     ),
     Program(
         "cursor",
         "Cursor",
-        "cursor",
         Dialect.PLAIN,
         _plain(lambda at: at.home / ".cursor", "mcp.json", "mcpServers", ".cursor/mcp.json"),
     ),
     Program(
         "gemini",
         "Gemini CLI",
-        "gemini",
         Dialect.GEMINI,
         _plain(lambda at: at.home / ".gemini", "settings.json", "mcpServers", ".gemini/settings.json"),
     ),
     Program(
         "hermes",
         "Hermes Agent",
-        "hermes",
         Dialect.HERMES,
         _plain(lambda at: at.folder("HERMES_HOME", ".hermes"), "config.yaml", "mcp_servers"),
     ),
-    Program("opencode", "opencode", "opencode", Dialect.OPENCODE, _opencode),
-    Program("vscode", "VS Code", "vscode", Dialect.VS_CODE, _vs_code),
+    Program("opencode", "opencode", Dialect.OPENCODE, _opencode),
+    Program("vscode", "VS Code", Dialect.VS_CODE, _vs_code),
     Program(
         "windsurf",
         "Windsurf",
-        "windsurf",
         Dialect.PLAIN,
         _plain(lambda at: at.home / ".codeium" / "windsurf", "mcp_config.json", "mcpServers"),
     ),
-    Program("zed", "Zed", "zed", Dialect.ZED, _zed),
+    Program("zed", "Zed", Dialect.ZED, _zed),
 )
 
 

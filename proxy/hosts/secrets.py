@@ -4,9 +4,8 @@ And, for what is masked, the secrets that stand in the arguments and the address
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 from urllib.parse import parse_qsl, quote, unquote_plus
 
 from proxy.hosts.launches import Launch, variable_name
@@ -44,6 +43,10 @@ _WORDS = re.compile(r"(?:[A-Za-z]{0,15}[0-9]{0,3}|[0-9]+)(?:[-_.:@](?:[A-Za-z]{0
 _PATH = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\][^/\\]+(?:[/\\].*|\.\w+)|(?:~|\.{1,2})[/\\].*", re.DOTALL)
 _USER = re.compile(r"(?<=://)(?P<user>[^/@:\s]+)@")
 _SCHEME = re.compile(r"(?P<scheme>Bearer|Basic|Token|ApiKey|Api-Key) +(?P<value>.+)", re.IGNORECASE | re.DOTALL)
+_FLAGS = frozenset({"true", "false", "yes", "no", "on", "off", "0", "1", "none", "null"})
+
+Hide = Callable[[str, str, str], str]
+"""(value, wanted name of a variable, origin) -> the text with a reference to that variable."""
 
 
 @dataclass(frozen=True)
@@ -157,10 +160,7 @@ def _secret(name: str, value: str) -> bool:
     return bool(_NAMES.search(name)) and not _PLACES.search(name) and value.lower() not in _FLAGS
 
 
-_FLAGS = frozenset({"true", "false", "yes", "no", "on", "off", "0", "1", "none", "null"})
-
-
-def _arguments(args: tuple[str, ...], server: str, hide: "Hide") -> Iterator[str]:
+def _arguments(args: tuple[str, ...], server: str, hide: Hide) -> Iterator[str]:
     expect: str | None = None
     for number, arg in enumerate(args):
         origin = f"args[{number}]"
@@ -183,7 +183,7 @@ def _arguments(args: tuple[str, ...], server: str, hide: "Hide") -> Iterator[str
             yield _address(arg, server, f"{server}_key", origin, hide)
 
 
-def _value(name: str, value: str, server: str, origin: str, hide: "Hide") -> str:
+def _value(name: str, value: str, server: str, origin: str, hide: Hide) -> str:
     """The value of an option without its secrets."""
     header = _HEADER_ARGUMENT.fullmatch(value) if name.lower() in ("header", "h") else None
     if header is not None:
@@ -203,7 +203,7 @@ def _assigned(text: str) -> re.Match[str] | None:
     return given if given is not None and _secret(given["name"], given["value"]) else None
 
 
-def _address(text: str, prefix: str, wanted: str, origin: str, hide: "Hide") -> str:
+def _address(text: str, prefix: str, wanted: str, origin: str, hide: Hide) -> str:
     """An address without the password and the keys that may stand in it; any other text as it is.
 
     `prefix` begins the names of variables for named parts, `wanted` is the name for a part of the path.
@@ -232,11 +232,3 @@ def _address(text: str, prefix: str, wanted: str, origin: str, hide: "Hide") -> 
         secret = bool(equals) and _secret(name, plain) and quote(plain, safe="") and "${" not in value
         parts.append(f"{name}={hide(value, f'{prefix}_{name}', origin)}" if secret else part)
     return f"{base}?{'&'.join(parts)}"
-
-
-class Hide(Protocol):
-    """The shape of `hide`: (value, wanted name, origin) -> the text with a reference."""
-
-    def __call__(self, value: str, wanted: str, origin: str, /) -> str:
-        """See `without_secrets`."""
-        ...

@@ -103,13 +103,10 @@ def _entry_lines(text: str, path: Sequence[str], key: str) -> tuple[int, int, in
 
 
 def _root(text: str) -> yaml.MappingNode | None:
-    loader = yaml.SafeLoader(text)
     try:
-        node = loader.get_single_node()
+        node = cast(yaml.Node, yaml.compose(text, yaml.SafeLoader))  # pyright: ignore[reportUnknownMemberType]
     except yaml.YAMLError as error:
         raise HostFileError(f"is not valid YAML: {error}") from None
-    finally:
-        loader.dispose()  # pyright: ignore[reportUnknownMemberType]  (PyYAML ships no types)
     return node if isinstance(node, yaml.MappingNode) else None
 
 

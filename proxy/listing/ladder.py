@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from proxy.listing.texts import Lines, ServerTexts
+from proxy.text import units
 
 Count = Callable[[str], int]
 """Tokens of a line."""
@@ -44,11 +45,6 @@ class Rung:
     def whole(self) -> bool:
         """Whether the blocks hold every tool."""
         return bool(self.blocks) and not self.form.startswith("areas")
-
-
-def units(text: str) -> int:
-    """UTF-16 units, as JavaScript hosts count."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def entry_text(entry: str) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from proxy.listing.ladder import Rung, units
+from proxy.listing.ladder import Rung
 from proxy.listing.texts import ServerTexts
+from proxy.text import units
 
 RULES = (
     "Names below are exact. A heading `server__*` and an entry give the name: put the entry in place of `*`. In an "

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from proxy.catalog import Server
-from proxy.text import one_line
 from proxy.tool import Tool
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*|[0-9]+|[^\W\d_A-Za-z]+")
@@ -54,11 +53,6 @@ def shown(server: Server) -> list[Shown]:
         else:
             found.append(Shown("", tool.public_name, tool))
     return sorted(found, key=lambda s: (s.stem, s.entry))
-
-
-def shown_key(server: Server) -> str:
-    """The server's key as one safe line."""
-    return one_line(server.key)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from proxy.catalog import Server
 from proxy.listing.families import GIANT_CHARACTERS, areas, folded_block, heading, names_block, size
-from proxy.listing.names import Group, groups, shown, shown_key
+from proxy.listing.names import Group, groups, shown
 from proxy.listing.topics import topics
-from proxy.text import first_sentence
+from proxy.text import first_sentence, one_line
 
 SENTENCE = 75
 """Characters of a tool's first sentence: 34 % are cut here, 48 % at 60, 25 % at 90, where all cost 5 % more."""
@@ -50,7 +50,7 @@ def server_texts(server: Server) -> ServerTexts | None:
     names = shown(server)
     if not names and (server.known or server.eager):
         return None
-    name, count = shown_key(server), str(len(names)) if server.known else "?"
+    name, count = one_line(server.key), str(len(names)) if server.known else "?"
     found = groups(names)
     texts = topics(server.key, server.topic, found, [s.entry for s in names])
     blocks = _areas(found)
@@ -91,11 +91,6 @@ class TextCache:
 
     def __init__(self) -> None:
         self._texts: dict[str, ServerTexts | None] = {}
-
-    @property
-    def kept(self) -> int:
-        """Of how many servers texts are kept."""
-        return len(self._texts)
 
     def of(self, server: Server) -> ServerTexts | None:
         """The texts of `server`, made if they are not at hand."""
