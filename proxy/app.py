@@ -155,9 +155,9 @@ class App:
                 del self._updated[uri := next(iter(self._updated))]
                 if (owner := self.fleet.offers.owner(uri)) is None:
                     continue
-                for view in list(self._now.views.values()):
-                    if (known := view.offers.known_as(*owner)) is not None:
-                        await self.server.changes.updated(known, view.scope)
+                for scope in self.server.changes.seats:
+                    if (known := self.view(scope).offers.known_as(*owner)) is not None:
+                        await self.server.changes.updated(known, scope)
 
     async def counted(self) -> None:
         """Wait until the texts of the current catalog have exact counts, or never will."""
@@ -249,7 +249,7 @@ class App:
 
     async def call(self, name: str, arguments: Any, meta: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Answer one `tools/call`, be it of the bridge, of an eager tool or of a hidden one by its name."""
-        now = self._now
+        now, named = self._now, caller.access is not None
         search, access = now.settings.tool_search, caller.access or now.access
         view = now.view(access.scope)
         through = name == search.call_name or self._reads_only(name)
@@ -261,7 +261,9 @@ class App:
         try:
             request = unwrap(arguments, search) if through else direct(name, arguments)
             if request.name in (search.search_name, search.describe_name):
-                return await self._found(request.name, request.candidates[0] if through else arguments, view, caller)
+                describes = request.name == search.describe_name
+                given = request.candidates[0] if through else arguments
+                return await self._found(given, caller, named=named, describes=describes)
         except Refused as refusal:
             return error_result(now.dispatcher.refusal(view.catalog, refusal, caller))
         if not view.catalog.complete:
@@ -269,9 +271,16 @@ class App:
                 await self._wait_for(request.name, view)
             except UpstreamFailure as failure:
                 return error_result(f"Tool {request.name!r}: {failed(failure)}")
-            now = self._now  # it may be another one meanwhile
-            view = now.view(access.scope)
+            now, caller, view = self._newest(caller, named=named)
         return await now.dispatcher.call(view.catalog, request, meta, caller)
+
+    def _newest(self, caller: Caller, *, named: bool) -> tuple[Configured, Caller, View]:
+        """What a call that has waited goes on by: the configuration may be another one, and with it the scope of a
+        caller that has shown nothing (`named`: one that has).
+        """
+        now = self._now
+        access = caller.access if named and caller.access is not None else now.access
+        return now, caller._replace(access=access), now.view(access.scope)
 
     async def forward(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller
@@ -281,15 +290,15 @@ class App:
         offers = self.view(caller.access.scope if caller.access is not None else None).offers
         return await self._now.forwarder.request(offers, method, params, meta, caller)
 
-    async def _found(self, name: str, arguments: Any, view: View, caller: Caller) -> dict[str, Any]:
+    async def _found(self, arguments: Any, caller: Caller, *, named: bool, describes: bool) -> dict[str, Any]:
         """The answer of search or describe, which need the lists that were never seen."""
         await self._first_lists()
-        search, catalog = self.settings.tool_search, view.catalog
+        now, caller, view = self._newest(caller, named=named)
+        search, catalog = now.settings.tool_search, view.catalog
         down = self.fleet.unavailable(catalog.servers)
         room = bridge.room_in(self._row(caller.client).result)
-        if name == search.describe_name:
+        if describes:
             return bridge.describe_answer(arguments, catalog, search, unavailable=down, room=room)
-        now = self._now
         destructive = now.gate.policy.destructive if now.gate is not None else bridge.says_destructive
         answer = partial(
             bridge.search_answer, arguments, catalog, await view.index(), search,

@@ -18,6 +18,7 @@ from proxy.errors import ConfigError
 from proxy.forward import Forwarder
 from proxy.guard import Base, Gate, needed
 from proxy.guard.unmatched import GlobWatch, has_globs
+from proxy.offers import Offers
 from proxy.semantics import Semantics
 from proxy.tokens import Counts
 from proxy.upkeep import Upkeep
@@ -80,6 +81,10 @@ class Configured:
             settings = replace(settings, servers=kept)
         self.settings = settings
         self._fleet = fleet
+        self._last: tuple[Catalog, Offers] | None = None
+        """What the fleet had when another configuration followed this one."""
+        if before is not None:
+            before.end()
         fleet.take(settings)
         configs = {s.key: s for s in settings.servers}
         if self.gate is not None:
@@ -98,14 +103,15 @@ class Configured:
         self.shared = Shared(
             settings,
             self.everything,
-            lambda: base.offers(fleet.offers),
+            lambda: base.offers(self._last[1] if self._last is not None else fleet.offers),
             self.gate.scopes if self.gate is not None else None,
             counts,
             self.semantics,
         )
         if before is not None:
             self.shared.texts = before.shared.texts
-        self._views_before = before.views if before is not None else {}
+        # Of the views before nothing else: through each of them all configurations since the start would be kept.
+        self._indexes = {scope: view.indexed for scope, view in before.views.items()} if before is not None else {}
         self.views: dict[Scope, View] = {}
         self.upkeep = Upkeep(
             self.shared,
@@ -153,14 +159,21 @@ class Configured:
 
     def everything(self) -> Catalog:
         """The tools that exist for anyone."""
-        return self.base.catalog(self._fleet.catalog)
+        return self.base.catalog(self._last[0] if self._last is not None else self._fleet.catalog)
+
+    def end(self) -> None:
+        """Another configuration follows: what is still answered by this one sees nothing of what comes with that.
+
+        Its rules say nothing of a server that is new, and so would leave it to everybody.
+        """
+        self._last = self._fleet.catalog, self._fleet.offers
 
     def view(self, scope: Scope | None = None) -> View:
         """What the callers of a scope are shown; None: of those that show nothing else."""
         key = self.scope if scope is None else scope
         found = self.views.get(key)
         if found is None:
-            found = self.views[key] = View(self.shared, key, self._views_before.pop(key, None))
+            found = self.views[key] = View(self.shared, key, self._indexes.pop(key, None))
             self.upkeep.added()
         return found
 

@@ -31,6 +31,10 @@ READS_ONLY = "_readonly"
 """What the name of the second call tool, which runs only what reads, ends in."""
 
 
+Indexed = tuple[str, Index]
+"""The hash of a catalog, and its index."""
+
+
 @dataclass
 class Shared:
     """What all views of one proxy use."""
@@ -50,8 +54,8 @@ class Shared:
 class View:
     """What one scope holds, and what its callers are shown of it."""
 
-    def __init__(self, shared: Shared, scope: Scope, before: "View | None" = None) -> None:
-        """`before`: the scope's view by an earlier configuration, whose index need not be made from nothing."""
+    def __init__(self, shared: Shared, scope: Scope, indexed: "Indexed | None" = None) -> None:
+        """`indexed`: of the scope's view by an earlier configuration, so that its index is not made from nothing."""
         self._shared, self.scope = shared, scope
         self._settings = shared.settings
         self._seen: tuple[Catalog, Catalog] | None = None
@@ -65,7 +69,7 @@ class View:
         """Whether all schemas together are small enough to be shown without the bridge."""
         self.counted = False
         """Whether every text of the view has its exact count, or never will."""
-        self._index: tuple[str, Index] | None = before._index if before is not None else None
+        self.indexed = indexed
         self._listings: dict[tuple[str, str, bool], Listing] = {}
         self._tools: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
         self.weigh()
@@ -171,14 +175,14 @@ class View:
     async def index(self) -> Index:
         """The search index of the view, as it is now."""
         catalog = self.catalog
-        if self._index is None or self._index[0] != catalog.hash:
+        if self.indexed is None or self.indexed[0] != catalog.hash:
             async with self._shared.indexing:
-                if self._index is None or self._index[0] != catalog.hash:
-                    words = self._index[1].words if self._index is not None else None
+                if self.indexed is None or self.indexed[0] != catalog.hash:
+                    words = self.indexed[1].words if self.indexed is not None else None
                     index = await anyio.to_thread.run_sync(partial(Index, catalog, words))
-                    self._index = (catalog.hash, index)
+                    self.indexed = (catalog.hash, index)
         semantics = self._shared.semantics
-        return self._index[1] if semantics is None else await semantics.enrich(self._index[1])
+        return self.indexed[1] if semantics is None else await semantics.enrich(self.indexed[1])
 
 
 def _reading(call: dict[str, Any], name: str) -> dict[str, Any]:

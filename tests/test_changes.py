@@ -72,7 +72,7 @@ async def test_only_a_change_that_can_be_seen_is_told_and_none_where_it_is_switc
         listed = Listed()
 
         async def announce() -> None:
-            await listed.changes.announce(quiet=quiet)
+            await listed.changes.announce(quiet=lambda: quiet)
 
         tasks.start_soon(announce)
         await listed.look()
@@ -95,7 +95,7 @@ async def test_what_changes_soon_after_an_announcement_waits_and_is_not_forgotte
         listed = Listed()
 
         async def announce() -> None:
-            await listed.changes.announce(quiet=False)
+            await listed.changes.announce(quiet=lambda: False)
 
         tasks.start_soon(announce)
         listed.entries.append("two")
@@ -127,7 +127,7 @@ async def test_a_client_that_does_not_read_keeps_no_other_from_being_told_and_is
     changes, deaf, well = Changes(), Listener(reads=False), Listener()
     for client in (deaf, well):
         changes.client(client, "row", ())  # pyright: ignore[reportArgumentType]
-        changes.subscribed(client).update(("a", "b"))  # pyright: ignore[reportArgumentType]
+        changes.subscribed(client).update(a=("s", "a"), b=("s", "b"))  # pyright: ignore[reportArgumentType]
     with anyio.fail_after(5):
         for number in range(1, 4):
             for uri in ("a", "b"):

@@ -15,12 +15,10 @@ from proxy.app import App
 from proxy.caller import Access, Caller
 from proxy.catalog import Catalog, make_server
 from proxy.config import AuditConfig, GuardConfig, Profile, ServerConfig, Settings, ToolSearchConfig
-from proxy.errors import ConfigError, RateLimited, UpstreamFailure
+from proxy.errors import RateLimited, UpstreamFailure
 from proxy.guard import Gate
 from proxy.guard.approval import KEY
 from proxy.guard.audit import read_entries
-from proxy.masking import mask
-from proxy.reload import Reload, changes
 from proxy.tool import Tool
 from proxy.upstream import connection as module
 from proxy.upstream.discovery import Found
@@ -354,94 +352,3 @@ def test_the_guard_says_what_it_guards_by_the_new_rules() -> None:
     first = gate()
     assert first.policy.risk(tool) == "write"
     assert gate(first, default_risk="read").policy.risk(tool) == "read"
-
-
-# The file.
-
-
-def settings(*servers: ServerConfig, **more: Any) -> Settings:
-    return Settings(servers=servers, **more)
-
-
-ONE, TWO = ServerConfig("one", "stdio", command="x"), ServerConfig("two", "stdio", command="x")
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "said"),
-    [
-        (settings(ONE), settings(ONE), None),
-        (settings(ONE), settings(ONE, warnings=("a comment has changed",)), None),
-        (settings(ONE), settings(ONE, TWO), "new: two"),
-        (settings(ONE, TWO), settings(TWO), "gone: one"),
-        (settings(ONE), settings(replace(ONE, enabled=False)), "gone: one"),
-        (settings(ONE), settings(replace(ONE, env={"KEY": "secret-value"})), "changed: one"),
-        (settings(), settings(guard=GuardConfig(), profiles={"p": Profile("p")}), "also profiles, guard"),
-        (settings(ONE), settings(TWO, tool_search=ToolSearchConfig("on")), "new: two; gone: one; also tool_search"),
-        (settings(), settings(replace(ONE, enabled=False)), "nothing that is served"),
-    ],
-)
-def test_what_has_changed_is_said_by_names(before: Settings, now: Settings, said: str | None) -> None:
-    assert changes(before, now) == said
-
-
-@pytest.mark.parametrize("quiet", [Settings(), Settings(path=Path("upstreams.yaml"), reload=False)])
-async def test_nothing_is_watched_where_nothing_is_to_be_taken_up(quiet: Settings) -> None:
-    def never(*_: object) -> Settings:
-        raise AssertionError
-
-    with anyio.fail_after(PATIENCE):
-        await Reload(quiet, never, never, listens=True).run()
-
-
-async def test_a_file_that_is_still_being_written_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = iter([1, 1, 2, 3, None, 4, 4, 4])
-    monkeypatch.setattr("proxy.reload.POLL", 0.001)
-    monkeypatch.setattr("proxy.reload._stamp", lambda _: look if (look := next(looks, 0)) is None else (look, 0, 0))
-    left: list[list[int | None]] = []
-
-    def read() -> Settings:
-        left.append([*looks])
-        return Settings()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(
-            Reload(Settings(path=Path("x")), read, lambda _: tasks.cancel_scope.cancel(), listens=False).run
-        )
-    assert left[0] == [4]
-
-
-async def test_a_file_is_read_when_it_has_come_to_rest_and_a_refusal_keeps_what_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("proxy.reload.POLL", 0.001)
-    file = tmp_path / "upstreams.yaml"
-    file.write_text("1")
-    read, taken = list[str](), list[Settings]()
-    done = anyio.Event()
-
-    def now() -> Settings:
-        read.append(file.read_text())
-        if read[-1] == "bad":
-            raise ConfigError(f"{file}:1: bad")
-        made = (ServerConfig(f"s{n}", "stdio", secrets=("secret-of-four",)) for n in range(len(read[-1])))
-        return settings(*made, path=file)
-
-    def take(new: Settings) -> None:
-        taken.append(new)
-        done.set()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Reload(settings(path=file), now, take, listens=False).run)
-        with anyio.fail_after(PATIENCE):
-            await anyio.wait_all_tasks_blocked()
-            file.write_text("bad")
-            while "what was configured before stays" not in caplog.text:  # noqa: ASYNC110
-                await anyio.sleep(0.001)
-            assert not taken
-            file.unlink()
-            file.write_text("four")
-            await done.wait()
-        tasks.cancel_scope.cancel()
-    assert [len(new.servers) for new in taken] == [4]
-    assert read[0] == "bad" and read[-1] == "four"
-    assert mask("it knows secret-of-four", ()) == "it knows ***"

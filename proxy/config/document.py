@@ -5,6 +5,7 @@ The text matters: `NO`, `123` and `on` are a boolean or a number to YAML, but te
 
 import json
 import re
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard, cast
@@ -26,6 +27,10 @@ _JSON_NOISE = re.compile(
     r"|,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])",  # trailing commas
     re.DOTALL,
 )
+LARGEST, LARGEST_YAML = 16_000_000, 2_000_000
+"""Characters of a file, which take some 3 s to read: clients keep more in their JSON than servers, and nobody writes
+that much YAML. Longer ones would keep a proxy that runs busy, and who stops it waiting.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,9 +77,15 @@ def read(path: Path) -> tuple[Node, bool]:
     """The root node of a file, and whether it is JSON (by its suffix, else by a leading brace).
 
     Raises:
-        ConfigError: the file cannot be read, is not UTF-8, or is not valid YAML or JSON; with the line.
+        ConfigError: the file cannot be read, is too long or not UTF-8, or is not valid YAML or JSON; with the line.
     """
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe would have us wait for ever
+            raise ConfigError(
+                f"{path}: is a {'folder' if stat.S_ISDIR(found.st_mode) else 'pipe or device'}, not a file"
+            )
+        _check_size(path, found.st_size, LARGEST)
         source = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -82,10 +93,17 @@ def read(path: Path) -> tuple[Node, bool]:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     suffix = path.suffix.lower()
     is_json = suffix in (".json", ".jsonc") or (suffix not in (".yaml", ".yml") and source.lstrip().startswith("{"))
+    if not is_json:
+        _check_size(path, len(source), LARGEST_YAML)
     try:
         return (_json(path, source) if is_json else _yaml(path, source)), is_json
     except RecursionError as error:
         raise ConfigError(f"{path}: is nested too deeply") from error
+
+
+def _check_size(path: Path, size: int, largest: int) -> None:
+    if size > largest:
+        raise ConfigError(f"{path}: has {size:,} characters; a configuration has at most {largest:,} of this kind")
 
 
 def _json(path: Path, source: str) -> Node:

@@ -59,6 +59,7 @@ class Audit:
         self._looked = 0.0
         self._size = 0
         """Of the file: as it was looked up, and what this process has written since."""
+        self._ended = False
         self._failed = self._torn = False
         """Whether the last write failed, and whether it left half a line."""
         self._second, self._written = -1, ""
@@ -75,6 +76,8 @@ class Audit:
             if not self._failed:
                 log.warning("the audit %s cannot be written: %s", self.config.file, error.strerror or error)
             self._failed = True
+        if self._ended:
+            self.close()
 
     def _append(self, fd: int, data: bytes) -> None:
         """Write all of it; a disk that takes only the half of it says why when it is asked for the rest."""
@@ -110,6 +113,11 @@ class Audit:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+    def end(self) -> None:
+        """Another one writes from now on: the file is open no longer than the line of a call that ends later needs."""
+        self._ended = True
+        self.close()
 
     def _open(self) -> int:
         now = time.monotonic()

@@ -66,7 +66,7 @@ class Gate:
             if self._spill is not None and before._spill is not None:
                 self._spill.follow(before._spill)
             if before.audit is not None:
-                before.audit.close()  # a call that ends later opens it again, for its one line
+                before.audit.end()
         secrets = {secret for server in settings.servers for secret in server.secrets}
         self.audit = Audit(self.config.audit, sorted(secrets, key=len)) if self.config.audit is not None else None
         self._retry = frozenset(s.key for s in settings.servers if s.retry)

@@ -57,7 +57,9 @@ class Pace:
         self._last[kind] = now
 
 
-View = tuple[str, str, Scope]
+Seat = Scope | None
+"""The scope of a client; None of one that has shown nothing, whose scope is what the configuration says just now."""
+View = tuple[str, str, Seat]
 """(kind of list, row its bytes depend on or "", scope): clients of one view see the same bytes."""
 Reader = Callable[[], Awaitable[Sequence[Any]]]
 
@@ -66,22 +68,24 @@ class Changes:
     """What each view was last told of, and who is to be told."""
 
     def __init__(self) -> None:
-        self._buses: dict[Scope, InMemorySubscriptionBus] = {}
+        self._buses: dict[Seat, InMemorySubscriptionBus] = {}
         """Stateless clients that listen, by scope: nobody is told of a change that they cannot see."""
-        self._clients: weakref.WeakKeyDictionary[Connection, tuple[str, Scope]] = weakref.WeakKeyDictionary()
+        self._clients: weakref.WeakKeyDictionary[Connection, tuple[str, Seat]] = weakref.WeakKeyDictionary()
         """Handshake connections, and the row and scope each belongs to."""
         self._told: dict[View, tuple[Reader, str]] = {}
         """How to read a view anew, and the hash of what its clients were first given or last told of. A list that is
         read between a change and its announcement does not count: the other clients still have to be told."""
-        self._subscribers: weakref.WeakKeyDictionary[Connection, set[str]] = weakref.WeakKeyDictionary()
+        self._subscribers: weakref.WeakKeyDictionary[Connection, dict[str, tuple[str, str]]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._telling = Telling()
         self._dirty = anyio.Event()
 
-    def bus(self, scope: Scope) -> InMemorySubscriptionBus:
+    def bus(self, scope: Seat) -> InMemorySubscriptionBus:
         """Where the stateless clients of a scope are told."""
         return self._buses.setdefault(scope, InMemorySubscriptionBus())
 
-    def client(self, connection: Connection, row: str, scope: Scope) -> None:
+    def client(self, connection: Connection, row: str, scope: Seat) -> None:
         """A handshake client is there."""
         self._clients[connection] = (row, scope)
 
@@ -94,8 +98,8 @@ class Changes:
         """Something has changed; `announce` finds out whether anybody can see it."""
         self._dirty.set()
 
-    async def announce(self, *, quiet: bool) -> None:
-        """Tell clients of changes; runs until cancelled. `quiet`: only keep the books."""
+    async def announce(self, *, quiet: Callable[[], bool]) -> None:
+        """Tell clients of changes; runs until cancelled. `quiet`: whether only to keep the books, at that moment."""
         pace = Pace(anyio.current_time())
         wait = math.inf
         while True:
@@ -116,15 +120,15 @@ class Changes:
                     changed.add(view)
             for kind in {kind for kind, *_ in changed}:
                 pace.told(kind, anyio.current_time())
-            if changed and not quiet:
+            if changed and not quiet():
                 log.info(
                     "telling clients that their lists have changed: %s", ", ".join(sorted({k for k, *_ in changed}))
                 )
                 await self._tell(changed)
 
     async def _tell(self, changed: set[View]) -> None:
-        for kind in dict.fromkeys(kind for kind, *_ in sorted(changed)):
-            for scope in dict.fromkeys(scope for each, _, scope in sorted(changed) if each == kind):
+        for kind in sorted({kind for kind, *_ in changed}):
+            for scope in {scope for each, _, scope in changed if each == kind}:
                 await self.bus(scope).publish(EVENTS[kind])
             for connection, (row, scope) in list(self._clients.items()):
                 if (kind, row, scope) in changed or (kind, "", scope) in changed:
@@ -132,15 +136,22 @@ class Changes:
 
     # Resources that clients have subscribed to.
 
-    def subscribed(self, connection: Connection) -> set[str]:
-        """The URIs that a handshake client has subscribed to; changed by the caller."""
-        return self._subscribers.setdefault(connection, set())
+    @property
+    def seats(self) -> set[Seat]:
+        """The scopes of all that may be told of a resource."""
+        return {*self._buses, *(self._clients.get(each, ("", None))[1] for each in self._subscribers)}
 
-    async def updated(self, uri: str, scope: Scope) -> None:
+    def subscribed(self, connection: Connection) -> dict[str, tuple[str, str]]:
+        """The URIs that a handshake client has subscribed to, and whose they are (server, its own URI); changed by the
+        caller.
+        """
+        return self._subscribers.setdefault(connection, {})
+
+    async def updated(self, uri: str, scope: Seat) -> None:
         """A resource, which the callers of `scope` know under that URI, has changed."""
         await self.bus(scope).publish(ResourceUpdated(uri=uri))
         for connection, uris in list(self._subscribers.items()):
-            if uri in uris and self._clients.get(connection, ("", scope))[1] == scope:
+            if uri in uris and self._clients.get(connection, ("", None))[1] == scope:
                 self._telling.tell(connection, "notifications/resources/updated", uri)
 
 

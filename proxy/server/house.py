@@ -28,11 +28,6 @@ class House(Protocol):
         ...
 
     @property
-    def scope(self) -> Scope:
-        """Of callers that show nothing else."""
-        ...
-
-    @property
     def upstreams(self) -> Upstreams:
         """The servers behind us."""
         ...

@@ -56,7 +56,7 @@ class ProxyServer:
     def __init__(self, house: House) -> None:
         self._house = house
         self.changes = Changes()
-        self._listens: dict[Scope, ListenHandler] = {}
+        self._listens: dict[Scope | None, ListenHandler] = {}
         self.door: StdioDoor | None = None
         """Set by stdio, before the client is served."""
         self.sessions: dict[str, tuple[Client, str | None]] = {}
@@ -188,9 +188,10 @@ class ProxyServer:
     def _caller(self, context: Context) -> Caller:
         return Client.of(context, self._levels).caller(client_name(context), context.params or {})
 
-    def _scope(self, context: Context) -> Scope:
+    def _scope(self, context: Context) -> Scope | None:
+        """None of a caller that has shown nothing: its scope may be another one with the next configuration."""
         access = access_of(context)
-        return self._house.scope if access is None else access.scope
+        return None if access is None else access.scope
 
     def _offers(self, context: Context) -> Offers:
         return self._house.offers(self._scope(context))
@@ -278,28 +279,29 @@ class ProxyServer:
         connection, uri = connection_of(context), _text(context, "uri")
         uris = self.changes.subscribed(connection)
         if uri not in uris:
+            owner = self._offers(context).owner(uri)
             try:
                 await self._forward(context)
             except NotOffered:
                 raise _no_resource(context, uri) from None
             if not uris:
-                connection.exit_stack.push_async_callback(self._forget, connection, self._scope(context))
-            uris.add(uri)
+                connection.exit_stack.push_async_callback(self._forget, connection)
+            if owner is not None:
+                uris[uri] = owner
         return {}
 
     async def _unsubscribe(self, context: Context) -> dict[str, Any]:
-        server, raw = self._owner(context)
         uris, uri = self.changes.subscribed(connection_of(context)), _text(context, "uri")
-        if uri in uris:
-            uris.discard(uri)
-            await self._house.upstreams.unsubscribe(server, raw)
+        if (owner := uris.pop(uri, None)) is not None:  # also of one that is not there any more
+            await self._house.upstreams.unsubscribe(*owner)
+        else:
+            self._owner(context)
         return {}
 
-    async def _forget(self, connection: Connection, scope: Scope) -> None:
+    async def _forget(self, connection: Connection) -> None:
         uris = self.changes.subscribed(connection)
         while uris:
-            if (found := self._house.offers(scope).owner(uris.pop())) is not None:
-                await self._house.upstreams.unsubscribe(*found)
+            await self._house.upstreams.unsubscribe(*uris.popitem()[1])
 
     async def _listen_for(self, context: Context, params: types.SubscriptionsListenRequestParams) -> Any:
         """A stateless client's stream of changes; the resources it names are subscribed to while it is open."""
@@ -345,7 +347,7 @@ class ProxyServer:
 
     async def announce(self) -> None:
         """Tell clients of changes to what they see; runs until cancelled."""
-        await self.changes.announce(quiet=not self._house.announce_changes)
+        await self.changes.announce(quiet=lambda: not self._house.announce_changes)
 
     def close_streams(self) -> None:
         """End the streams that clients hold open, `subscriptions/listen` and GET; they would hold up a shutdown."""

@@ -110,8 +110,9 @@ class Connection:
 
     @property
     def settled(self) -> bool:
-        """Whether there is nothing to wait for: its list is known, an attempt has failed, or waiting was in vain."""
-        return self.lists.waited or self.lists.found is not None or (self._attempts > 0 and self.state == "failed")
+        """Whether there is nothing to wait for: its list is known, an attempt or the wait was in vain, or it ends."""
+        tried = self._attempts > 0 and self.state == "failed"
+        return self.lists.waited or self.lists.found is not None or tried or self._closing
 
     @property
     def trouble(self) -> str:
@@ -121,8 +122,8 @@ class Connection:
         return self.reason or {"starting": "still starting", "known": "not started yet"}.get(self.state, self.state)
 
     async def wait_tried(self) -> None:
-        """Wait until it is ready, or an attempt to connect has failed."""
-        while self.state != "ready" and not (self._attempts and self.state == "failed"):
+        """Wait until it is ready, an attempt to connect has failed, or it ends."""
+        while self.state != "ready" and not (self._attempts and self.state == "failed") and not self._closing:
             await self._changed.wait()
 
     async def wait_settled(self) -> None:
@@ -184,6 +185,7 @@ class Connection:
     def end(self) -> None:
         """End it now, whatever is in flight."""
         self._closing = True
+        self._set(self.state, self._end)  # nobody has to wait for it any more
         if self._life is not None:
             self._life.cancel()
 
@@ -199,6 +201,7 @@ class Connection:
         """Go on under another configuration of the same server; its part of the catalog is made anew."""
         self.config = config
         self.lists.take(config)
+        self._set(self.state, self.reason)  # what waits may have to wait for another time
 
     async def _until_wanted(self) -> None:
         """A server seen before need not start before the client has been answered, a lazy one before a call.
@@ -282,19 +285,22 @@ class Connection:
                 peer.close("the server has forgotten our session")
 
             tasks.start_soon(lost)
-            if self.config.start == "lazy" and self.config.idle_timeout > 0:
+            if self.config.start == "lazy":
                 tasks.start_soon(self._stop_when_idle, peer)
             await peer.closed.wait()
             tasks.cancel_scope.cancel()
 
     async def _stop_when_idle(self, peer: Peer) -> None:
         self._last_used = max(self._last_used, time.monotonic())
-        left = self.config.idle_timeout
-        while left > 0 or self.questions.busy:
-            await anyio.sleep(max(left, 0.05))
-            left = self._last_used + self.config.idle_timeout - time.monotonic()
+        while (left := self._idle_left()) > 0 or self.questions.busy:
+            with anyio.move_on_after(max(left, 0.05)):
+                await self._changed.wait()
         self._idle = True
         peer.close(f"stopped: no call for {self.config.idle_timeout:g} s")
+
+    def _idle_left(self) -> float:
+        after = self.config.idle_timeout
+        return self._last_used + after - time.monotonic() if after > 0 else math.inf
 
     async def _negotiate(self, peer: Peer) -> Session:
         try:

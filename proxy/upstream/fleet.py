@@ -18,6 +18,7 @@ from proxy.upstream.calls import Calls
 from proxy.upstream.connection import Connection
 from proxy.upstream.discovery import Found
 from proxy.upstream.failure import describe
+from proxy.upstream.lists import unfollow
 from proxy.upstream.private import PrivateSessions
 from proxy.upstream.questions import Clients
 from proxy.upstream.reaper import Reaper
@@ -47,6 +48,8 @@ class Fleet:
         self._configs: Mapping[str, ServerConfig] = {}
         self.connections: Mapping[str, Connection] = {}
         self._calls: Mapping[str, Calls] = {}
+        self._followed: dict[str, dict[str, int]] = {}
+        """Server that is no longer configured -> what its clients follow: they do so still when it comes back."""
         self.catalog = Catalog()
         self._private = PrivateSessions(lambda key: self._connection(key, Snapshot(None), lambda _: None))
         self.take(settings)
@@ -63,6 +66,8 @@ class Fleet:
         for key, connection in before.items():
             if (now := self.connections.get(key)) is not connection:
                 self._leave(connection, "its configuration has changed" if now else "it is no longer configured")
+            if now is None and connection.lists.subscribed:
+                self._followed[key] = connection.lists.subscribed
         kept = {key for key, c in self.connections.items() if c is before.get(key) and c.config == configs[key]}
         self._calls = {k: self._calls[k] if k in kept else Calls(c) for k, c in self.connections.items()}
         self._parts = {key: connection.lists.part for key, connection in self.connections.items()}
@@ -73,8 +78,10 @@ class Fleet:
         if connection is not None and connection.config.runs_as(config):
             if connection.config != config:
                 connection.take(config)
+                self._private.take(config)
             return connection
         new = self._connection(config.key, self._snapshot, self._on_change)
+        new.lists.subscribed = self._followed.pop(config.key, {})
         if connection is not None:
             new.lists.follow(connection.lists)
         if self._tasks is not None:
@@ -216,13 +223,17 @@ class Fleet:
 
     async def subscribe(self, server: str, uri: str) -> None:
         """One more client wants to know of changes of a resource; raises what a request raises."""
-        if (connection := self.connections.get(server)) is None:
-            raise UpstreamFailure(server, "it is no longer configured", may_have_run=False)
-        await connection.lists.subscribe(await connection.ready(), uri)
+        connection = None
+        while (now := self.connections.get(server)) is not connection or now is None:
+            if now is None:
+                raise UpstreamFailure(server, "it is no longer configured", may_have_run=False)
+            connection = now  # with another configuration it may be another one meanwhile
+            await connection.lists.subscribe(await connection.ready(), uri)
 
     async def unsubscribe(self, server: str, uri: str) -> None:
         """One client less."""
         if (connection := self.connections.get(server)) is None:
+            unfollow(self._followed.get(server, {}), uri)
             return
         try:
             await connection.lists.unsubscribe(connection.session, uri)

@@ -216,10 +216,7 @@ class Lists:
 
     async def unsubscribe(self, session: Session | None, uri: str) -> None:
         """One client less; the last one ends the subscription."""
-        left = self.subscribed.pop(uri, 0) - 1
-        if left > 0:
-            self.subscribed[uri] = left
-        elif left == 0:
+        if unfollow(self.subscribed, uri):
             self._resubscribe.set()
             if session is not None and not session.modern:
                 await session.request("resources/unsubscribe", {"uri": uri}, timeout=self._config.timeout)
@@ -230,6 +227,14 @@ class Lists:
             await session.request("resources/subscribe", {"uri": uri}, timeout=self._config.timeout)
         except (RpcError, UpstreamFailure) as error:
             log.warning("server %r: could not subscribe to %s again: %s", self._config.key, uri, describe(error))
+
+
+def unfollow(subscribed: dict[str, int], uri: str) -> bool:
+    """Count one subscription less; whether it was the last one."""
+    left = subscribed.pop(uri, 0) - 1
+    if left > 0:
+        subscribed[uri] = left
+    return left == 0
 
 
 def _alike(one: Found, other: Found) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from anyio.abc import TaskGroup
 
 from proxy.caller import Origin
+from proxy.config import ServerConfig
 from proxy.errors import UpstreamFailure
 from proxy.upstream.calls import Calls
 from proxy.upstream.connection import Connection
@@ -46,14 +47,27 @@ class PrivateSessions:
             found = self._sessions[server, id(key)] = connection, Calls(connection)
             self.tasks.start_soon(connection.run)
             if key is not self:
-                loop = asyncio.get_running_loop()
-                weakref.finalize(key, loop.call_soon_threadsafe, self._end, server, id(key), connection).atexit = False
+                self._end_with(key, server, connection)
         return found[1]
 
-    def _end(self, server: str, key: int, connection: Connection) -> None:
+    def _end_with(self, key: object, server: str, connection: Connection) -> None:
+        """Have the session end with its client; until then nothing but the session itself keeps the connection."""
+        loop, weak = asyncio.get_running_loop(), weakref.ref(connection)
+        weakref.finalize(key, loop.call_soon_threadsafe, self._end, server, id(key), weak).atexit = False
+
+    def _end(self, server: str, key: int, weak: "weakref.ref[Connection]") -> None:
+        if (connection := weak()) is None:
+            return
         if (found := self._sessions.get((server, key))) is not None and found[0] is connection:
             del self._sessions[server, key]
         connection.end()
+
+    def take(self, config: ServerConfig) -> None:
+        """All sessions with a server go on under another configuration of it."""
+        for key, (connection, _) in list(self._sessions.items()):
+            if key[0] == config.key:
+                connection.take(config)
+                self._sessions[key] = connection, Calls(connection)
 
     def leave(self, server: str, reason: str) -> None:
         """All sessions with a server end for that reason, once their calls have; the next call opens a new one."""

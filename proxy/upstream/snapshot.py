@@ -136,7 +136,10 @@ class Snapshot:
 
     @staticmethod
     def _name(config: ServerConfig) -> str:
-        return hashlib.sha256(f"{config.key}\0{config.launch_hash}".encode()).hexdigest()[:32] + ".json"
+        return (
+            hashlib.sha256(f"{config.key}\0{config.launch_hash}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+            + ".json"
+        )
 
     def _read(self, name: str) -> dict[str, Any] | None:
         try:

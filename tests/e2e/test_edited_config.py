@@ -63,6 +63,25 @@ def test_a_client_over_stdio_is_told_of_the_change(place: Place) -> None:
         assert pid(client, "two")
 
 
+def test_a_client_over_stdio_is_told_that_it_may_see_less_and_nothing_once_it_is_not_to_be(place: Place) -> None:
+    """It has shown nothing of itself, so that its scope is another one when a default profile comes."""
+    one, two = server(place, "one"), server(place, "two")
+    config = place.config({"one": one, "two": two}, first_list_wait=PATIENCE)
+    with stdio(place, proxy("--config", str(config))) as client:
+        assert json.dumps(client.tools()).count("Test die") == 2
+        less = {"toolsets": {"two": {"tools": ["two/die"]}}, "profiles": {"default": {"disabled": ["two"]}}}
+        edit(config, {"one": one, "two": two}, **less)
+        while client.receive().get("method") != "notifications/tools/list_changed":
+            pass
+        assert json.dumps(client.tools()).count("Test die") == 1
+        never = {"tool_search": {"announce_changes": "never"}, **less}
+        for name in ("count", "wait"):
+            assert f"Test {name}" in json.dumps(client.tools())
+            edit(config, {"one": {**one, "deny": [name]}, "two": {**two, "deny": [name]}}, **never)
+            until(lambda name=name: f"Test {name}" not in json.dumps(client.tools()), "the change is taken up")
+    assert [each["method"] for each in client.seen if "method" in each].count("notifications/tools/list_changed") == 1
+
+
 def test_what_a_process_knows_nothing_of_changes_behind_its_back(place: Place) -> None:
     one = server(place, "one")
     config = place.config({"one": one}, first_list_wait=PATIENCE)
