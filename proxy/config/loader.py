@@ -147,10 +147,11 @@ def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None
     if (warning := exposure(path, places)) is not None:
         warnings.append(warning)
     slip = warnings.append if is_json else fail
+    hosts = _hosts(root, path, environ, slip)
     settings = Settings(
         servers=tuple(servers[key] for key in sorted(servers)),
-        hosts=_hosts(root, path, environ, slip),
-        tool_search=_tool_search(root, path, environ, warnings, slip),
+        hosts=hosts,
+        tool_search=_tool_search(root, hosts, path, environ, warnings, slip),
         first_list_wait=reader.number(root.items.get("first_list_wait"), Settings.first_list_wait, 0),
         allowed_hosts=reader.texts(root.items.get("allowed_hosts")) or (),
         session_idle_timeout=reader.number(
@@ -228,7 +229,12 @@ def _hosts(root: Node, path: Path, environ: Mapping[str, str], slip: Callable[[s
 
 
 def _tool_search(
-    root: Node, path: Path, environ: Mapping[str, str], warnings: list[str], slip: Callable[[str], None]
+    root: Node,
+    hosts: HostTable,
+    path: Path,
+    environ: Mapping[str, str],
+    warnings: list[str],
+    slip: Callable[[str], None],
 ) -> ToolSearchConfig:
     reader = Reader(path, environ, warnings.append, warnings.append)
 
@@ -247,4 +253,4 @@ def _tool_search(
                 unknown(child, "is given twice, here and at the root; keep one")
             else:
                 node = child
-    return search_settings(node, reader, unknown)
+    return search_settings(node, hosts, reader, unknown)
