@@ -53,7 +53,7 @@ class App:
         scope: everything, for those who run the proxy. `snapshot`: where lists are kept, by default the usual folder.
 
         Raises:
-            ConfigError: `host_row` or one of `profiles` does not exist, or the lock file cannot be read.
+            ConfigError: one of `profiles` does not exist, or the lock file cannot be read.
         """
         snapshot = snapshot or Snapshot(default_folder(environ))
         self._clients = Clients(clients)
@@ -263,7 +263,7 @@ class App:
             if request.name in (search.search_name, search.describe_name):
                 return await self._found(request.name, request.candidates[0] if through else arguments, view, caller)
         except Refused as refusal:
-            return error_result(now.dispatcher.refusal(view.catalog, refusal, caller))
+            return error_result(now.dispatcher.refusal(view.catalog, refusal, caller, bridged=view.bridged))
         if not view.catalog.complete:
             try:
                 await self._wait_for(request.name, view)
@@ -271,7 +271,7 @@ class App:
                 return error_result(f"Tool {request.name!r}: {failed(failure)}")
             now = self._now  # it may be another one meanwhile
             view = now.view(access.scope)
-        return await now.dispatcher.call(view.catalog, request, meta, caller)
+        return await now.dispatcher.call(view.catalog, request, meta, caller, bridged=view.bridged)
 
     async def forward(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], caller: Caller

@@ -47,8 +47,10 @@ def _plain(name: str) -> str:
     return name.casefold().replace("_", "").replace("-", "").replace(".", "")
 
 
-def unknown_name(catalog: Catalog, error: NotFound, search: str) -> str:
-    """What to tell the model when `catalog.resolve` raised `error`; `search` is the name of the search tool.
+def unknown_name(catalog: Catalog, error: NotFound, search: str | None) -> str:
+    """What to tell the model when `catalog.resolve` raised `error`.
+
+    `search` is the name of the search tool; None where the model is not shown it.
 
     One sentence or two: why, and a next step with names that are accepted as printed.
     """
@@ -63,7 +65,10 @@ def unknown_name(catalog: Catalog, error: NotFound, search: str) -> str:
         return f"{shown!r} is the name of {len(candidates)} tools; use the full name of one: {_listed(candidates)}."
     near = near_names(catalog, error.name)
     if near:
-        return f"There is no tool {shown!r}. Near names: {_listed(near)}. Or find it with {search}."
+        again = f" Or find it with {search}." if search is not None else ""
+        return f"There is no tool {shown!r}. Near names: {_listed(near)}.{again}"
+    if search is None:
+        return f"There is no tool {shown!r}. Call one of the tools that this server lists, by its name there."
     return f'There is no tool {shown!r}. Find it with {search}: a verb and a noun, such as "create issue".'
 
 
