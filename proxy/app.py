@@ -53,7 +53,7 @@ class App:
         scope: everything, for those who run the proxy. `snapshot`: where lists are kept, by default the usual folder.
 
         Raises:
-            ConfigError: `host_row` or one of `profiles` does not exist, or the lock file cannot be read.
+            ConfigError: one of `profiles` does not exist, or the lock file cannot be read.
         """
         snapshot = snapshot or Snapshot(default_folder(environ))
         self._clients = Clients(clients)
@@ -265,14 +265,14 @@ class App:
                 given = request.candidates[0] if through else arguments
                 return await self._found(given, caller, named=named, describes=describes)
         except Refused as refusal:
-            return error_result(now.dispatcher.refusal(view.catalog, refusal, caller))
+            return error_result(now.dispatcher.refusal(view.catalog, refusal, caller, bridged=view.bridged))
         if not view.catalog.complete:
             try:
                 await self._wait_for(request.name, view)
             except UpstreamFailure as failure:
                 return error_result(f"Tool {request.name!r}: {failed(failure)}")
             now, caller, view = self._newest(caller, named=named)
-        return await now.dispatcher.call(view.catalog, request, meta, caller)
+        return await now.dispatcher.call(view.catalog, request, meta, caller, bridged=view.bridged)
 
     def _newest(self, caller: Caller, *, named: bool) -> tuple[Configured, Caller, View]:
         """What a call that has waited goes on by: the configuration may be another one, and with it the scope of a

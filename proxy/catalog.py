@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from proxy.config import ServerConfig
+from proxy.eager import unshowable
 from proxy.text import first_sentence
 from proxy.tool import Tool, public_name
 
@@ -102,7 +103,9 @@ def make_server(
                 log.warning("server %r: the public name of %r is taken; the tool is left out", config.key, name)
                 continue
             public.add(shown)
-            tools[name] = Tool(config.key, name, raw, shown, eager=not config.lazy or _any(config.pinned, name))
+            wanted = not config.lazy or _any(config.pinned, name)
+            why = unshowable(raw) if wanted else ""
+            tools[name] = Tool(config.key, name, raw, shown, eager=wanted and not why, unshowable=why)
     ordered = tuple(sorted(tools.values(), key=lambda t: t.name))
     topic = config.description or (info_description and first_sentence(info_description, TOPIC))
     digest = hashlib.sha256()

@@ -57,8 +57,7 @@ class Configured:
         `before`: the configuration that this one follows; what waits in its guard goes on waiting.
 
         Raises:
-            ConfigError: `host_row` or one of `profiles` does not exist, or the lock file cannot be read. Nothing has
-                changed then.
+            ConfigError: one of `profiles` does not exist, or the lock file cannot be read. Nothing has changed then.
         """
         search = settings.tool_search
         if search.enabled == "off":
@@ -67,7 +66,6 @@ class Configured:
             if name not in settings.profiles:
                 there = ", ".join(settings.profiles) or "none"
                 raise ConfigError(f"there is no profile {name!r} in the configuration; there are: {there}")
-        settings.hosts.row_for(None, search.host_row)
         gate_before = before.gate if before is not None else None
         self.gate = Gate(settings, search.call_name, gate_before) if needed(settings) else None
         """None where nothing is configured to be guarded: a call then passes no stage that could cost anything."""

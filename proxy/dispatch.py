@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from proxy.arguments import Request, Validators, choose, taught
 from proxy.caller import Caller
 from proxy.catalog import Catalog, NotFound
-from proxy.config import ServerConfig, ToolSearchConfig, Validate
+from proxy.config import ServerConfig, ToolSearchConfig
 from proxy.errors import LIMITED, Refused, RpcError, Unreadable, UpstreamFailure, outcome_of
 from proxy.guard import Ended, Gate
 from proxy.search import unknown_name
@@ -59,14 +59,16 @@ class Dispatcher:
         self._gate = gate
         self._upstreams = upstreams
         self._servers = servers
-        self._advice = bridge if bridge.enabled != "off" else None
-        self._search = self._advice.search_name if self._advice is not None else None
+        self._bridge = bridge
         self._validators = Validators()
         self._ended: list[Ended] = []
 
-    async def call(self, view: Catalog, request: Request, meta: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    async def call(
+        self, view: Catalog, request: Request, meta: Mapping[str, Any], caller: Caller, *, bridged: bool = True
+    ) -> dict[str, Any]:
         """Call the tool that the request's name means in `view`, with the first of its candidates that fits.
 
+        `bridged`: whether the callers are shown the three tools; else every tool is shown to them directly.
         Everything that we refuse, and every failure of the upstream, is a result with `isError`.
 
         Raises:
@@ -81,8 +83,9 @@ class Dispatcher:
         try:
             if gate is not None:
                 gate.admit(caller)
-            tool = self._resolve(view, request.name, caller)
-            fitting = choose(request, tool, self._validators, self._mode(tool), self._advice)
+            tool = self._resolve(view, request.name, caller, bridged=bridged)
+            mode = self._servers[tool.server].validate or ("off" if tool.eager or not bridged else "strict")
+            fitting = choose(request, tool, self._validators, mode, self._bridge if bridged else None)
             if gate is not None:
                 permit = gate.free(tool, caller) or await gate.ask(tool, fitting, caller)
                 if permit.question is not None:
@@ -112,7 +115,7 @@ class Dispatcher:
             seconds = time.perf_counter() - started
             self._note(Ended(time.time(), request.name, tool, arguments, caller, result, outcome, seconds, tries))
 
-    def refusal(self, view: Catalog, refused: Refused, caller: Caller) -> str:
+    def refusal(self, view: Catalog, refused: Refused, caller: Caller, *, bridged: bool = True) -> str:
         """What the model reads of a refusal that was made before any tool was looked up.
 
         Only of a tool that `view` holds is more told than was sent.
@@ -120,10 +123,10 @@ class Dispatcher:
         if not isinstance(refused, Unreadable):
             return str(refused)
         try:
-            tool = self._resolve(view, refused.name, caller)
+            tool = self._resolve(view, refused.name, caller, bridged=bridged)
         except Refused:
             return str(refused)
-        return taught(refused, tool, self._validators, self._advice)
+        return taught(refused, tool, self._validators, self._bridge if bridged else None)
 
     def _note(self, ended: Ended) -> None:
         """Have the call written down in the next turn of the event loop, once its answer is on its way."""
@@ -146,21 +149,19 @@ class Dispatcher:
         if self._gate is not None:
             self._gate.record(ended)
 
-    def _resolve(self, view: Catalog, name: str, caller: Caller) -> Tool:
+    def _resolve(self, view: Catalog, name: str, caller: Caller, *, bridged: bool) -> Tool:
+        search = self._bridge.search_name if bridged else None
         try:
             tool = view.resolve(name)
         except NotFound as miss:
-            raise Refused(unknown_name(view, miss, self._search)) from None
+            raise Refused(unknown_name(view, miss, search)) from None
         # Checked again here, so that no way of building a view can ever let a denied tool through.
         globs = self._servers[tool.server].deny
         denied = globs and any(fnmatchcase(tool.name, glob) for glob in globs)
         if denied or (self._gate is not None and self._gate.denies(tool, caller)):
             # Nothing of the view is told: it shows what it should not.
-            raise Refused(unknown_name(Catalog(), NotFound(name), self._search))
+            raise Refused(unknown_name(Catalog(), NotFound(name), search))
         return tool
-
-    def _mode(self, tool: Tool) -> Validate:
-        return self._servers[tool.server].validate or ("off" if tool.eager else "strict")
 
 
 def error_result(text: str) -> dict[str, Any]:

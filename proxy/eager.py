@@ -49,15 +49,23 @@ class Shown:
     """What was mended or why it is not shown, for `check`."""
 
 
+def unshowable(raw: Mapping[str, Any]) -> str:
+    """Why the tool that a server sent as `raw` can be in no client's `tools/list`; "" where it can, mended or not."""
+    schema, why = _root(raw.get("inputSchema"))
+    if schema is None:
+        return why
+    if (bad := _unusable_name(schema)) is not None:
+        return f"its parameter {bad!r} has a name that providers refuse"
+    return ""
+
+
 def shown(tool: Tool) -> Shown:
     """`tool` as a client's `tools/list` can hold it; whatever needs no mending stays as it is, unknown fields too."""
     copy = {**tool.raw, "name": tool.public_name}
     notes: list[str] = []
     schema, why = _root(tool.raw.get("inputSchema"))
-    if schema is None:
-        return Shown(None, (why,))
-    if (bad := _unusable_name(schema)) is not None:
-        return Shown(None, (f"its parameter {bad!r} has a name that providers refuse",))
+    if schema is None or _unusable_name(schema) is not None:
+        return Shown(None, (unshowable(tool.raw),))
     mender = _Mender(schema)
     schema = mender.mended(schema)
     if why or mender.found:

@@ -43,6 +43,8 @@ class Tool:
     public_name: str
     eager: bool = False
     """Shown to the client directly instead of behind the bridge."""
+    unshowable: str = ""
+    """Why a tool that the configuration makes eager stays behind the bridge; "" for all others."""
     locked: bool = False
     """A person has approved exactly this definition (`upstreams.lock`)."""
 

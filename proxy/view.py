@@ -65,7 +65,7 @@ class View:
         self._configured = Catalog(Server(s.key, topic=s.description) for s in self._configs)
         self._bounded = {s.key for s in self._configs if s.max_result_chars}
         """Servers whose long results are shortened."""
-        self._small = False
+        self._small = self.bridged = False
         """Whether all schemas together are small enough to be shown without the bridge."""
         self.counted = False
         """Whether every text of the view has its exact count, or never will."""
@@ -83,6 +83,7 @@ class View:
         self.counted = False
         below = self._settings.tool_search.eager_below_tokens
         self._small = fits_below(self.catalog.tools, below, before=self._small)
+        self.bridged = self._judged()
 
     # What is in it.
 
@@ -115,8 +116,7 @@ class View:
 
     # What is shown of it.
 
-    @property
-    def bridged(self) -> bool:
+    def _judged(self) -> bool:
         """Whether the three tools are shown."""
         search = self._settings.tool_search
         if search.enabled != "auto":

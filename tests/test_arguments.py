@@ -112,6 +112,7 @@ DEEP = {"count": 1, "opts": {"x": [1, {"y": "z"}]}}
         # calls with one entry, tool_call inside tool_call
         ({"calls": [{"name": "echo", "arguments": A}]}, A),
         ({"calls": '[{"name": "echo", "arguments": "{\\"a\\": 1}"}]'}, A),
+        ({"calls": {"name": "echo", "arguments": A}}, A),
         ({"calls": [{"name": "run", "command": "ls"}]}, {"command": "ls"}),
         ({"name": "tool_call", "arguments": {"name": "echo", "arguments": A}}, A),
         ({"name": "tool_call", "arguments": '{"name":"run","command":"ls"}'}, {"command": "ls"}),

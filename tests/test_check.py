@@ -48,6 +48,13 @@ def test_a_lock_that_only_warns_withholds_nothing(tmp_path: Path, capsys: pytest
     assert json.loads(capsys.readouterr().out)["withheld"] == ""
 
 
+def test_check_names_the_tools_that_no_client_can_be_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = {"type": "object", "properties": {"to whom?": {"type": "string"}}}
+    servers = {"odd": {**upstream(tmp_path / "odd", {"tools": [{"name": "t", "inputSchema": bad}]}), "lazy": False}}
+    main(["check", "--config", str(write(tmp_path / "upstreams.json", servers))])
+    assert "t: not shown to clients: its parameter 'to whom?' has a name" in capsys.readouterr().out
+
+
 READER = {"toolsets": {"pages": {"servers": ["docs"]}}, "profiles": {"reader": {"enabled": ["pages"]}}}
 
 

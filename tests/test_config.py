@@ -292,6 +292,7 @@ def test_a_byte_order_mark_is_no_problem(config):
         ("listing: perhaps", "listing", "auto"),
         ("tokenizer: cl100k", "tokenizer", "o200k"),
         ("host_row: ${NOWHERE}", "host_row", None),
+        ("host_row: claude-kode", "host_row", None),
         ("names: {call: 'bad name'}", "call_name", "tool_call"),
         ("names: {call: 7up}", "call_name", "tool_call"),
         ("names: {call: same, search: same}", "call_name", "tool_call"),

@@ -94,6 +94,16 @@ async def test_arguments_that_do_not_fit_are_never_sent() -> None:
     assert upstream.calls == []
 
 
+async def test_what_every_client_is_shown_directly_is_validated_by_nobody_unless_that_is_asked_for() -> None:
+    odd = direct("s__add", {"n": "x"})
+    dispatcher, catalog, upstream = house({"content": []})
+    assert await dispatcher.call(catalog, odd, {}, Caller(), bridged=False) == {"content": []}
+    assert upstream.calls == [("add", {"n": "x"})]
+    dispatcher, catalog, upstream = house({"content": []}, validate="strict")
+    said = text(await dispatcher.call(catalog, odd, {}, Caller(), bridged=False))
+    assert upstream.calls == [] and "tool_call" not in said and "tool_describe" not in said
+
+
 NONSENSE = {"name": "s__add", "arguments": "nonsense"}
 
 

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from listing_reader import real_servers
 
+from proxy.catalog import Catalog, make_server
+from proxy.config import ServerConfig
 from proxy.eager import COMBINATORS, shown
+from proxy.listing import render
 from proxy.tool import Tool
 
 
@@ -98,6 +101,18 @@ def test_a_parameter_whose_name_is_refused_keeps_its_tool_behind_the_bridge(name
 
 def test_a_schema_of_another_type_keeps_its_tool_behind_the_bridge() -> None:
     assert shown(tool({"type": "array", "items": {}})).tool is None
+
+
+def test_an_eager_tool_that_no_host_can_be_shown_is_listed_and_checked_as_any_behind_the_bridge() -> None:
+    bad = {"type": "object", "properties": {"to whom?": {"type": "string"}}}
+    raw = [{"name": "fine", "inputSchema": {"type": "object"}}, {"name": "odd", "inputSchema": bad}]
+    for config in (ServerConfig("s", "stdio", lazy=False), ServerConfig("s", "stdio", pinned=("*",))):
+        catalog = Catalog([make_server(config, raw)])
+        assert [tool.name for tool in catalog.eager] == ["fine"]
+        listing = render(catalog, budget=1_000, slots=[None], mode="auto", count=len)
+        assert "s__* (1):\nodd" in listing.slots[0] and "fine" not in listing.slots[0]
+        assert "'to whom?'" in catalog.resolve("s__odd").unshowable
+    assert not make_server(ServerConfig("s", "stdio"), raw).by_name["odd"].unshowable
 
 
 @pytest.mark.parametrize("description", [None, "", "  ", 3])

@@ -21,8 +21,8 @@ LAYERS = [
     {"serving", "upstream", "demo"},
     {"server"},
     {"bridge", "counter", "dispatch", "forward", "reload", "semantics"},
-    {"listing", "search", "arguments", "guard", "eager"},
-    {"catalog", "signature", "offers"},
+    {"listing", "search", "arguments", "guard"},
+    {"catalog", "eager", "signature", "offers"},
     {"tool", "text", "config", "tokens", "masking"},
     {"errors", "hosts", "caller", "wire", "memory", "step", "private"},
 ]

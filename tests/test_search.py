@@ -449,6 +449,14 @@ def test_what_is_told_about_an_unknown_name_is_accepted_as_printed(several: Cata
     assert several.resolve("github__create_issue")
 
 
+@pytest.mark.parametrize("name", ["creat_issue", "qqqqqqqq"])
+def test_where_there_is_no_search_tool_none_is_recommended(name: str, several: Catalog) -> None:
+    with pytest.raises(NotFound) as miss:
+        several.resolve(name)
+    text = unknown_name(several, miss.value, None)
+    assert text.startswith(f"There is no tool '{name}'. ") and "find it with" not in text.lower()
+
+
 def test_several_tools_of_one_name_are_all_told() -> None:
     both = catalog({"a": [tool("search")], "b": [tool("search")]})
     with pytest.raises(NotFound) as miss:

@@ -123,6 +123,8 @@ class _Unwrapper:
         calls = body.get("calls")
         if isinstance(calls, str):
             calls = _loads(calls)[0]
+        if isinstance(calls, dict) and self.name_key(cast(Arguments, calls)) is not None:
+            return self.request(calls, depth + 1)  # an entry without its list
         if isinstance(calls, list):
             entries = cast(list[Any], calls)
             if len(entries) == 1 and depth < 2:

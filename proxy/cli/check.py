@@ -118,9 +118,10 @@ def _row(
     if whole:  # these name tools that a profile may hide
         notes += [*connection.lists.warnings, *app.base.notes(server.key)]
     for tool in server.tools:
-        if tool.eager and (found := shown(tool)).notes:
-            left_out = "" if found.tool is not None else "not shown to clients: "
-            notes.append(f"{tool.name}: {left_out}{'; '.join(found.notes)}")
+        if tool.unshowable:
+            notes.append(f"{tool.name}: not shown to clients: {tool.unshowable}")
+        elif tool.eager and (mended := shown(tool).notes):
+            notes.append(f"{tool.name}: {'; '.join(mended)}")
     return Row(
         server.key,
         # One that has failed may be at its next attempt already.

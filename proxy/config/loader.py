@@ -17,6 +17,7 @@ from proxy.config.search_block import search_settings
 from proxy.config.servers import server
 from proxy.config.settings import ServerConfig, Settings, ToolSearchConfig
 from proxy.errors import ConfigError
+from proxy.hosts import HostTable
 
 VARIABLE = "NARROW_WAIST_CONFIG"
 FILE_NAME = "upstreams.yaml"
@@ -147,10 +148,11 @@ def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None
         warnings.append(warning)
     # What is wrong in `hosts:` and in the names of `tool_search:` costs texts, not servers.
     slip = warnings.append if is_json else fail
+    hosts = host_table(root.items.get("hosts"), Reader(path, environ, slip, slip))
     settings = Settings(
         servers=tuple(servers[key] for key in sorted(servers)),
-        hosts=host_table(root.items.get("hosts"), Reader(path, environ, slip, slip)),
-        tool_search=_tool_search(root, path, environ, warnings, slip),
+        hosts=hosts,
+        tool_search=_tool_search(root, hosts, path, environ, warnings, slip),
         first_list_wait=reader.number(root.items.get("first_list_wait"), Settings.first_list_wait, 0),
         allowed_hosts=reader.texts(root.items.get("allowed_hosts")) or (),
         session_idle_timeout=reader.number(
@@ -216,7 +218,12 @@ def _is_server(node: Node) -> bool:
 
 
 def _tool_search(
-    root: Node, path: Path, environ: Mapping[str, str], warnings: list[str], slip: Callable[[str], None]
+    root: Node,
+    hosts: HostTable,
+    path: Path,
+    environ: Mapping[str, str],
+    warnings: list[str],
+    slip: Callable[[str], None],
 ) -> ToolSearchConfig:
     reader = Reader(path, environ, warnings.append, warnings.append)
 
@@ -235,4 +242,4 @@ def _tool_search(
                 unknown(child, "is given twice, here and at the root; keep one")
             else:
                 node = child
-    return search_settings(node, reader, unknown)
+    return search_settings(node, hosts, reader, unknown)

@@ -7,6 +7,8 @@ from typing import Any, cast
 from proxy.config.document import Node, present
 from proxy.config.fields import Reader, unknown_key
 from proxy.config.settings import ToolSearchConfig
+from proxy.errors import ConfigError
+from proxy.hosts import HostTable
 
 KEYS = (
     "enabled", "threshold_pct", "context_length", "listing", "listing_max_tokens", "search_default_limit",
@@ -32,8 +34,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What every model API takes as the name of a tool."""
 
 
-def search_settings(node: Node | None, reader: Reader, unknown: Callable[[Node, str], None]) -> ToolSearchConfig:
-    """The block's settings; `unknown` is told of keys that do not exist and may raise."""
+def search_settings(
+    node: Node | None, hosts: HostTable, reader: Reader, unknown: Callable[[Node, str], None]
+) -> ToolSearchConfig:
+    """The block's settings. `hosts` has the rows there are; `unknown` is told of keys that do not exist, may raise."""
     if not present(node):
         return ToolSearchConfig()
     if not node.is_map:
@@ -52,7 +56,7 @@ def search_settings(node: Node | None, reader: Reader, unknown: Callable[[Node, 
         "tokenizer": reader.choice(items.get("tokenizer"), _TOKENIZER, default.tokenizer),
         "announce_changes": reader.choice(items.get("announce_changes"), _ANNOUNCE, default.announce_changes),
         "semantic": reader.choice(items.get("semantic"), _SEMANTIC, default.semantic),
-        "host_row": reader.text(items.get("host_row")) or None,
+        "host_row": _host_row(items.get("host_row"), hosts, reader),
     }
     for key, (low, high) in _LIMITS.items():
         number = _clamped(items.get(key), getattr(default, key), low, high, reader)
@@ -76,6 +80,18 @@ def _clamped(node: Node | None, default: float, low: float, high: float, reader:
     if kept != found:
         reader.complain(node, f"expected a number from {low:g} to {high:g}; {kept:g} is used")
     return kept
+
+
+def _host_row(node: Node | None, hosts: HostTable, reader: Reader) -> str | None:
+    name = reader.text(node)
+    if node is None or not name:
+        return None
+    try:
+        return hosts.named(name).name
+    except ConfigError as error:
+        why = str(error).removeprefix("host_row: ")
+        reader.complain(node, f"{why}; each client's own row is used")
+        return None
 
 
 def _names(node: Node | None, reader: Reader, unknown: Callable[[Node, str], None]) -> dict[str, str]:

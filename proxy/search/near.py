@@ -64,8 +64,8 @@ def unknown_name(catalog: Catalog, error: NotFound, search: str | None) -> str:
         return f"{shown!r} is the name of {len(candidates)} tools; use the full name of one: {_listed(candidates)}."
     near = near_names(catalog, error.name)
     if near:
-        told = f"There is no tool {shown!r}. Near names: {_listed(near)}."
-        return told if search is None else f"{told} Or find it with {search}."
+        again = f" Or find it with {search}." if search is not None else ""
+        return f"There is no tool {shown!r}. Near names: {_listed(near)}.{again}"
     if search is None:
         return f"There is no tool {shown!r}. Use a name from the list of tools."
     return f'There is no tool {shown!r}. Find it with {search}: a verb and a noun, such as "create issue".'

@@ -165,9 +165,8 @@ def test_no_serving_proxy_logs_or_answers_a_secret(shared_place: Place, failing:
         ("servers: [1]\n", ["bad.yaml:1:", "servers"]),
         ("servers:\n  a: {command: x\n", ["bad.yaml:3:"]),
         ("servers:\n  a: {command: x}\ntool_serch: {}\n", ["bad.yaml:3:", "tool_search"]),
-        ("servers:\n  a: {command: x}\ntool_search: {host_row: nobody}\n", ["nobody"]),
     ],
-    ids=["unknown key", "twice", "not a map", "not YAML", "unknown root key", "unknown row"],
+    ids=["unknown key", "twice", "not a map", "not YAML", "unknown root key"],
 )
 def test_a_bad_configuration_is_one_line_and_exit_code_2(text: str, says: list[str], shared_place: Place) -> None:
     path = shared_place.folder / "bad.yaml"

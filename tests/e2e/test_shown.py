@@ -214,6 +214,18 @@ def test_without_the_bridge_every_tool_is_shown_as_it_is(place: Place) -> None:
         assert line["params"]["arguments"] == sent
 
 
+@pytest.mark.parametrize("mode", [{"enabled": "off"}, {"eager_below_tokens": 8_000}], ids=["off", "small"])
+def test_without_the_bridge_nothing_is_validated_and_no_search_advised(mode: dict[str, Any], place: Place) -> None:
+    menu = [{**tool, "inputSchema": {"type": "object", "required": ["x"]}} for tool in MENU]
+    config = place.config({"one": server(place, "one", menu)}, tool_search=mode, first_list_wait=PATIENCE)
+    with stdio(place, proxy("--config", str(config))) as client:
+        assert [tool["name"] for tool in client.tools()] == sorted(f"one__{tool['name']}" for tool in menu)
+        assert not client.call("one__pid")["result"].get("isError")
+        for name in ("one__pidd", "qqqq"):
+            said = text_of(client.call(name)["result"])
+            assert name in said and "tool_search" not in said
+
+
 def test_a_change_of_a_servers_list_is_announced_and_found(place: Place) -> None:
     config = place.config({"alpha": server(place, "alpha")}, first_list_wait=PATIENCE)
     with Daemon(place, "--config", str(config)) as daemon, http(daemon.url, OLD) as client:
