@@ -82,9 +82,8 @@ async def test_a_failure_says_whether_the_call_may_have_run(ran: bool, advice: s
 
 @pytest.mark.parametrize("name", ["s__sub", "zzzz"])
 async def test_where_clients_are_shown_no_search_tool_nobody_is_sent_to_it(name: str) -> None:
-    _, catalog, upstream = house({})
-    dispatcher = Dispatcher(upstream, {"s": ServerConfig("s", "stdio")}, ToolSearchConfig(enabled="off"))
-    refused = text(await call(dispatcher, catalog, name))
+    dispatcher, catalog, _ = house({})
+    refused = text(await dispatcher.call(catalog, direct(name, {}), {}, Caller(), bridged=False))
     assert refused.startswith(f"There is no tool {name!r}.") and "tool_search" not in refused
 
 
