@@ -9,23 +9,24 @@ import logging
 import math
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import anyio
 
 from proxy.config import ServerConfig, child_environment
-from proxy.errors import RpcError, UpstreamFailure
+from proxy.errors import UpstreamFailure
 from proxy.masking import mask
 from proxy.text import one_line, shorten
 from proxy.upstream.approach import Approach
 from proxy.upstream.credentials import login_of
-from proxy.upstream.failure import ConnectError, LoginNeeded, ScopeNeeded, describe, explained, late, single
+from proxy.upstream.doubt import Doubt
+from proxy.upstream.failure import ConnectError, describe, explained, late, needs_login, single
 from proxy.upstream.http import open_http
 from proxy.upstream.lists import Lists
-from proxy.upstream.peer import METHOD_NOT_FOUND, Peer
+from proxy.upstream.peer import Peer
 from proxy.upstream.questions import Clients, Questions
 from proxy.upstream.reaper import Reaper
 from proxy.upstream.session import Session, negotiate
@@ -45,7 +46,6 @@ START_DELAY = 2.0
 """Seconds in which the first client is answered before servers known from disk take the processor to start."""
 MIN_RETRY = 1.0
 """Seconds between attempts that calls may ask for."""
-PING_TIMEOUT = 5.0
 LOST_GRACE = 10.0
 """Seconds that calls in flight keep a connection whose session is lost, or that is to end."""
 TIDY = 0.5
@@ -89,8 +89,7 @@ class Connection:
         self._changed = anyio.Event()
         self._wake = anyio.Event()
         self._lost = anyio.Event()
-        self._suspect = False
-        self._verifying = anyio.Lock()
+        self._doubt = Doubt()
         self._closing = self._idle = False
         self._life: anyio.CancelScope | None = None
         self._end = "the proxy is stopping"
@@ -222,7 +221,7 @@ class Connection:
         delay = cap if permanent else random.uniform(0, cap)  # full jitter
         self.next_try = time.time() + delay
         log.warning("server %r is unavailable: %s (next try in %.0f s)", self.config.key, reason, delay)
-        self._set("failed", reason, needs_login=_needs_login(error))
+        self._set("failed", reason, needs_login=needs_login(error))
         with anyio.move_on_after(delay):
             await (self._login.awaited(self._wake) if self._login is not None else self._wake.wait())
             wait = self._tried_at + MIN_RETRY - anyio.current_time()
@@ -233,7 +232,7 @@ class Connection:
     async def _serve(self) -> None:
         peer = Peer(self.config.key, self._on_notification, self.questions.answer)
         began = anyio.current_time()
-        reason, needs_login = "connection lost", False
+        reason, login = "connection lost", False
         # One scope for the whole connection, its deadline lifted once ready: leaving a scope early with the
         # transport's task group still open would break the nesting of scopes.
         with anyio.CancelScope(deadline=began + self.config.connect_timeout) as budget:
@@ -243,9 +242,9 @@ class Connection:
                     await self.lists.read(session)
                     budget.deadline = math.inf
                     self.connect_seconds = anyio.current_time() - began
-                    self._session, self._suspect = session, False
+                    self._session, self._doubt.raised = session, False
                     self.last_words.stray = ""
-                    await self.send_log_level(session)
+                    await session.send_log_level(self.log_level)
                     self._turn.over()
                     self._set("ready", "")
                     async with anyio.create_task_group() as tasks:
@@ -254,7 +253,7 @@ class Connection:
                         tasks.cancel_scope.cancel()
                     reason = peer.reason
                 except ConnectError as error:
-                    reason, needs_login = error.reason, _needs_login(error)
+                    reason, login = error.reason, needs_login(error)
                     raise
                 except BaseException:
                     reason = (
@@ -267,7 +266,7 @@ class Connection:
                     self._attempts += 1
                     self._refused += self._session is None
                     again = self._lost.is_set() or self._idle or (self._session is None and self._approach.again)
-                    self._set("starting" if again else "failed", reason, needs_login=needs_login)
+                    self._set("starting" if again else "failed", reason, needs_login=login)
                     peer.close(self._end if self._session else "the connection could not be set up")
         if budget.cancelled_caught:
             self._approach.late()
@@ -313,25 +312,14 @@ class Connection:
         self._approach.agreed(modern=session.modern)
         return session
 
-    @asynccontextmanager
-    async def _open(self, peer: Peer) -> AsyncGenerator[None]:
-        async with AsyncExitStack() as stack:
-            if self.config.transport == "stdio":
-                self.last_words = LastWords(self.config.key, self._mask)
-                environment = child_environment(self.config, self.environ)
-                opened = open_stdio(self.config, environment, peer, self.last_words, self.reaper)
-            elif self._approach.transport == "sse":
-                opened = open_sse(self.config, peer, self._login)
-            else:
-                opened = open_http(self.config, peer, self._on_lost, self._on_suspect, self._login)
-            await stack.enter_async_context(opened)
-            yield
-
-    def _on_lost(self) -> None:
-        self._lost.set()
-
-    def _on_suspect(self) -> None:
-        self._suspect = True
+    def _open(self, peer: Peer) -> AbstractAsyncContextManager[None]:
+        if self.config.transport == "stdio":
+            self.last_words = LastWords(self.config.key, self._mask)
+            environment = child_environment(self.config, self.environ)
+            return open_stdio(self.config, environment, peer, self.last_words, self.reaper)
+        if self._approach.transport == "sse":
+            return open_sse(self.config, peer, self._login)
+        return open_http(self.config, peer, self._lost.set, self._doubt.arise, self._login)
 
     def _set(self, state: State, reason: str, *, needs_login: bool = False) -> None:
         self.state, self.reason, self.needs_login = state, self._mask(reason), needs_login
@@ -387,15 +375,7 @@ class Connection:
     @property
     def trusted(self) -> Session | None:
         """The session, if it is usable now and there is nothing to be verified."""
-        return self._session if not self._suspect and self._usable() else None
-
-    async def send_log_level(self, session: Session) -> None:
-        """Pass on which log messages clients want, where the server can be told."""
-        if self.log_level is not None and not session.modern and "logging" in session.capabilities:
-            try:
-                await session.request("logging/setLevel", {"level": self.log_level}, timeout=PING_TIMEOUT)
-            except (RpcError, UpstreamFailure) as error:
-                log.debug("server %r: could not set its log level: %s", self.config.key, describe(error))
+        return self._session if not self._doubt.raised and self._usable() else None
 
     def wake(self) -> None:
         """Connect now rather than later."""
@@ -414,21 +394,8 @@ class Connection:
         Asked once, by all callers together, before the next call is risked; raises what `ready` raises.
         """
         session = await self.ready()
-        if not self._suspect or session.modern:
+        if session.modern or not self._doubt.raised:
             return session
-        async with self._verifying:
-            if self._suspect and self._session is session:
-                self._suspect = False
-                try:
-                    await session.request("ping", timeout=PING_TIMEOUT)
-                except RpcError as error:
-                    if error.code != METHOD_NOT_FOUND:
-                        self._on_lost()
-                except UpstreamFailure:
-                    self._on_lost()
-                self._suspect = False
+        if await self._doubt.confirmed(session) and self._session is session:
+            self._lost.set()
         return await self.ready()
-
-
-def _needs_login(error: Exception | None) -> bool:
-    return isinstance(error, LoginNeeded | ScopeNeeded)

@@ -55,6 +55,11 @@ class ScopeNeeded(ConnectError):
         super().__init__(f"its login lacks {lacks}: {step}", permanent=True)
 
 
+def needs_login(error: Exception | None) -> bool:
+    """Whether it is a login that only a person can make."""
+    return isinstance(error, LoginNeeded | ScopeNeeded)
+
+
 def explained(
     error: ConnectError | UpstreamFailure, key: str, has_login: bool, after: Callable[[str], str]
 ) -> ConnectError:

@@ -246,4 +246,4 @@ class Fleet:
         for connection in list(self.connections.values()):
             connection.log_level = level
             if connection.session is not None:
-                await connection.send_log_level(connection.session)
+                await connection.session.send_log_level(level)

@@ -5,6 +5,7 @@ Both eras on one connection: `server/discover` of 2026-07-28, and the `initializ
 """
 
 import asyncio
+import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -27,15 +28,18 @@ from mcp_types.version import (
 
 from proxy import __version__
 from proxy.config import Mode
-from proxy.errors import RpcError
+from proxy.errors import RpcError, UpstreamFailure
 from proxy.text import one_line, shorten
-from proxy.upstream.failure import ConnectError
+from proxy.upstream.failure import ConnectError, describe
 from proxy.upstream.peer import OnProgress, Peer
+
+log = logging.getLogger(__name__)
 
 CLIENT_INFO = {"name": "narrow-waist", "version": __version__}
 PROBE_PATIENCE = 5.0
 """Seconds a server may take to answer `server/discover` before `initialize` is sent as well. Old servers that ignore
 the probe cost this much once (the era is remembered); slow starters (12 of 92 need more than 11 s) still get both."""
+LEVEL_TIMEOUT = 5.0
 
 Capabilities = Callable[[], Awaitable[dict[str, Any]]]
 HeaderMap = Mapping[tuple[str, ...], str]
@@ -61,6 +65,14 @@ class Session:
 
     def __post_init__(self) -> None:
         self.modern = self.version in MODERN_PROTOCOL_VERSIONS
+
+    async def send_log_level(self, level: str | None) -> None:
+        """Pass on which log messages clients want (None: nobody has said), where the server can be told."""
+        if level is not None and not self.modern and "logging" in self.capabilities:
+            try:
+                await self.request("logging/setLevel", {"level": level}, timeout=LEVEL_TIMEOUT)
+            except (RpcError, UpstreamFailure) as error:
+                log.debug("server %r: could not set its log level: %s", self.peer.server, describe(error))
 
     def request(
         self,
