@@ -179,4 +179,6 @@ class Configured:
 
     def narrowed(self, *names: str) -> Scope:
         """The scope of a caller with these profiles, beside those that apply to everybody."""
-        return self.gate.scopes.scope(*self._always, *names) if self.gate is not None else ()
+        if self.gate is None:
+            return tuple(sorted(set(names)))  # of a token, whose profile is gone with all others
+        return self.gate.scopes.scope(*self._always, *names)

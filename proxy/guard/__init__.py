@@ -7,6 +7,6 @@ stage of a call (`dispatch`) and of every other request (`forward`).
 from proxy.guard.audit import Ended
 from proxy.guard.base import Base
 from proxy.guard.gate import Gate, Permit, needed
-from proxy.guard.scope import Scopes
+from proxy.guard.scope import DEFAULT, Scopes
 
-__all__ = ["Base", "Ended", "Gate", "Permit", "Scopes", "needed"]
+__all__ = ["DEFAULT", "Base", "Ended", "Gate", "Permit", "Scopes", "needed"]
