@@ -8,10 +8,9 @@ The last good list survives every disconnect. `calls.py` sends on the session th
 import logging
 import math
 import random
-import shlex
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,14 +20,14 @@ from proxy.config import Mode, ServerConfig, child_environment
 from proxy.errors import RpcError, UpstreamFailure
 from proxy.masking import mask
 from proxy.text import one_line, shorten
-from proxy.upstream.failure import NEEDS_LOGIN, ConnectError, describe, single
+from proxy.upstream.failure import ConnectError, describe, explained, single
 from proxy.upstream.http import open_http
 from proxy.upstream.lists import Lists
 from proxy.upstream.login import login_of
 from proxy.upstream.peer import METHOD_NOT_FOUND, Peer
 from proxy.upstream.questions import Clients, Questions
 from proxy.upstream.reaper import Reaper
-from proxy.upstream.session import Session, negotiate
+from proxy.upstream.session import Session, era_after, negotiate
 from proxy.upstream.snapshot import Snapshot
 from proxy.upstream.sse import open_sse
 from proxy.upstream.stdio import LastWords, open_stdio
@@ -287,46 +286,20 @@ class Connection:
             session = await negotiate(peer, self._era, self.questions.declared)
         except (ConnectError, UpstreamFailure) as error:
             if self.config.mode == "auto":
-                if self._era == "modern":
-                    self._era = "auto"  # it has changed since it was remembered
-                elif error.reason.startswith(NEEDS_LOGIN):
-                    pass  # it says nothing of the era
-                elif self._era == "auto" and isinstance(error, UpstreamFailure):
-                    self._era = "legacy"  # it died of the probe
-                elif self._era == "legacy" and isinstance(error, ConnectError):
-                    self._era = "auto"
-            raise self._explained(error) from None
+                self._era = era_after(self._era, error)
+            reason, permanent = explained(error, self.config, login=self._login is not None)
+            raise ConnectError(self.last_words.after(reason), permanent=permanent) from None
         if self.config.mode == "auto":
             self._era = "modern" if session.modern else "legacy"
         return session
 
-    def _explained(self, error: ConnectError | UpstreamFailure) -> ConnectError:
-        reason = error.reason
-        permanent = (isinstance(error, ConnectError) and error.permanent) or reason.startswith(NEEDS_LOGIN)
-        if reason.startswith(("HTTP 401", "HTTP 403")):
-            permanent = True
-            how = f"narrow-waist login {shlex.quote(self.config.key)}, or " if self._login is not None else ""
-            reason += (
-                f" (check the login this server needs: {how}`headers` of server {self.config.key!r} in the config)"
-            )
-        return ConnectError(self.last_words.after(reason), permanent=permanent)
-
-    @asynccontextmanager
-    async def _open(self, peer: Peer) -> AsyncGenerator[None]:
-        async with AsyncExitStack() as stack:
-            if self.config.transport == "stdio":
-                self.last_words = LastWords(self.config.key, self._mask)
-                environment = child_environment(self.config, self.environ)
-                opened = open_stdio(self.config, environment, peer, self.last_words, self.reaper)
-            elif self.config.transport == "sse":
-                opened = open_sse(self.config, peer, self._login)
-            else:
-                opened = open_http(self.config, peer, self._on_lost, self._on_suspect, self._login)
-            await stack.enter_async_context(opened)
-            yield
-
-    def _on_lost(self) -> None:
-        self._lost.set()
+    def _open(self, peer: Peer) -> AbstractAsyncContextManager[None]:
+        if self.config.transport == "stdio":
+            self.last_words = words = LastWords(self.config.key, self._mask)
+            return open_stdio(self.config, child_environment(self.config, self.environ), peer, words, self.reaper)
+        if self.config.transport == "sse":
+            return open_sse(self.config, peer, self._login)
+        return open_http(self.config, peer, self._lost.set, self._on_suspect, self._login)
 
     def _on_suspect(self) -> None:
         self._suspect = True
@@ -420,8 +393,8 @@ class Connection:
                     await session.request("ping", timeout=PING_TIMEOUT)
                 except RpcError as error:
                     if error.code != METHOD_NOT_FOUND:
-                        self._on_lost()
+                        self._lost.set()
                 except UpstreamFailure:
-                    self._on_lost()
+                    self._lost.set()
                 self._suspect = False
         return await self.ready()

@@ -5,7 +5,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import cast
 
-from proxy.errors import NarrowWaistError
+from proxy.config import ServerConfig
+from proxy.errors import NarrowWaistError, UpstreamFailure
 from proxy.upstream.ambient import certificates_at_fault, proxy_at_fault
 
 
@@ -59,3 +60,17 @@ def describe(error: BaseException) -> str:
         group = cast("BaseExceptionGroup[BaseException]", error)
         return "; ".join(dict.fromkeys(describe(e) for e in group.exceptions))
     return proxy_at_fault(error) or str(error) or type(error).__name__
+
+
+def explained(error: ConnectError | UpstreamFailure, config: ServerConfig, *, login: bool) -> tuple[str, bool]:
+    """Why a server could not be spoken to, with what to do about it, and whether only the person can mend it.
+
+    `login`: whether `narrow-waist login` could be what it needs.
+    """
+    reason = error.reason
+    permanent = (isinstance(error, ConnectError) and error.permanent) or reason.startswith(NEEDS_LOGIN)
+    if reason.startswith(("HTTP 401", "HTTP 403")):
+        permanent = True
+        how = f"narrow-waist login {shlex.quote(config.key)}, or " if login else ""
+        reason += f" (check the login this server needs: {how}`headers` of server {config.key!r} in the config)"
+    return reason, permanent

@@ -27,9 +27,9 @@ from mcp_types.version import (
 
 from proxy import __version__
 from proxy.config import Mode
-from proxy.errors import RpcError
+from proxy.errors import RpcError, UpstreamFailure
 from proxy.text import one_line, shorten
-from proxy.upstream.failure import ConnectError
+from proxy.upstream.failure import NEEDS_LOGIN, ConnectError
 from proxy.upstream.peer import OnProgress, Peer
 
 CLIENT_INFO = {"name": "narrow-waist", "version": __version__}
@@ -196,6 +196,17 @@ async def _initialize(peer: Peer, capabilities: Capabilities) -> Session:
         _mapping(result.get("capabilities")),
         _text(result.get("instructions")),
     )
+
+
+def era_after(era: Mode, error: ConnectError | UpstreamFailure) -> Mode:
+    """The era in which the next attempt speaks to a server, of which nothing is configured, after `error` in `era`."""
+    if era == "modern":
+        return "auto"  # it has changed since it was remembered
+    if error.reason.startswith(NEEDS_LOGIN):
+        return era  # it says nothing of the era
+    if era == "auto" and isinstance(error, UpstreamFailure):
+        return "legacy"  # it died of the probe
+    return "auto" if isinstance(error, ConnectError) else era
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
