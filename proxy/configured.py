@@ -91,6 +91,8 @@ class Configured:
             configs |= self.gate.servers()
         self.base = self.gate.base if self.gate is not None else Base(settings)
         """Makes what exists for anyone: its texts are clean also where nothing is guarded."""
+        if before is not None:
+            self.base.follow(before.base)
         self.dispatcher = Dispatcher(fleet, configs, search, self.gate)
         self.forwarder = Forwarder(fleet, self.gate)
         exact = search.tokenizer == "o200k"
@@ -124,6 +126,8 @@ class Configured:
             self.view(self.narrowed(name))
         self.view(self.scope)
         self._globs = GlobWatch(settings, fleet.names)
+        if before is not None:
+            self._globs.follow(before._globs)
 
     async def run(self) -> None:
         """Keep everything up to date in the background, until cancelled."""

@@ -14,7 +14,8 @@ from proxy.app import App
 from proxy.caller import Caller
 from proxy.config import AuditConfig, GuardConfig, Profile, Settings
 from proxy.guard.audit import read_entries
-from proxy.upstream.snapshot import Snapshot
+from proxy.upstream.discovery import Found
+from proxy.upstream.snapshot import Entry, Snapshot
 
 
 @pytest.fixture
@@ -110,3 +111,24 @@ async def test_another_idle_time_holds_for_a_server_that_runs(tmp_path: Path, be
             while servers.connections["s"].state != "stopped":  # noqa: ASYNC110
                 await anyio.sleep(0.001)
         tasks.cancel_scope.cancel()
+
+
+async def test_what_was_said_of_servers_and_globs_is_not_said_again_at_each_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    snapshot = Snapshot(tmp_path / "cache")
+    known = server(tmp_path / "a", launch_hash="0", start="lazy", deny=("no-such-tool",))
+    found = Found(tools=[{"name": "slow", "description": "hidden\u200b"}], capabilities={"tools": {}})
+    snapshot.save(known, Entry(found, modern=False))
+    before = Settings(servers=(known,), guard=GuardConfig(lock="warn", lock_file=tmp_path / "lock"))
+    app = App(before, {}, snapshot=snapshot)
+    async with app.running():
+        with anyio.fail_after(PATIENCE):
+            for timeout in (1.0, 2.0, 3.0):
+                app.take(replace(before, servers=(replace(known, timeout=timeout),)))
+                await anyio.wait_all_tasks_blocked()
+                while app._now._globs._said == set():  # noqa: ASYNC110
+                    await anyio.sleep(0.001)
+                await app.counted()
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("proxy.guard")]
+    assert len(said) == len(set(said)) == 3, said
