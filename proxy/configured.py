@@ -89,6 +89,8 @@ class Configured:
             configs |= self.gate.servers()
         self.base = self.gate.base if self.gate is not None else Base(settings)
         """Makes what exists for anyone: its texts are clean also where nothing is guarded."""
+        if before is not None:
+            self.base.follow(before.base)
         self.dispatcher = Dispatcher(fleet, configs, search, self.gate)
         self.forwarder = Forwarder(fleet, self.gate)
         exact = search.tokenizer == "o200k"
@@ -122,6 +124,8 @@ class Configured:
             self.view(self.narrowed(name))
         self.view(self.scope)
         self._globs = GlobWatch(settings, fleet.names)
+        if before is not None:
+            self._globs.follow(before._globs)
 
     async def run(self) -> None:
         """Keep everything up to date in the background, until cancelled."""
@@ -177,4 +181,6 @@ class Configured:
 
     def narrowed(self, *names: str) -> Scope:
         """The scope of a caller with these profiles, beside those that apply to everybody."""
-        return self.gate.scopes.scope(*self._always, *names) if self.gate is not None else ()
+        if self.gate is None:
+            return tuple(sorted(set(names)))  # of a token, whose profile is gone with all others
+        return self.gate.scopes.scope(*self._always, *names)

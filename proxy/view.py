@@ -18,7 +18,7 @@ from proxy.caller import Scope
 from proxy.catalog import Catalog, Server
 from proxy.config import Settings
 from proxy.eager import fits_below, shown
-from proxy.guard import Scopes
+from proxy.guard import DEFAULT, Scopes
 from proxy.hosts import HostRow
 from proxy.listing import Listing, TextCache, lines
 from proxy.offers import Offers
@@ -58,6 +58,8 @@ class View:
         """`indexed`: of the scope's view by an earlier configuration, so that its index is not made from nothing."""
         self._shared, self.scope = shared, scope
         self._settings = shared.settings
+        self._gone = shared.scopes is None and not {DEFAULT}.issuperset(scope)
+        """Whether it is of a profile that went with all guards: like one that went alone, it leaves nothing."""
         self._seen: tuple[Catalog, Catalog] | None = None
         """What exists for anyone, and this scope's part of it."""
         self._offered: tuple[Offers, Offers] | None = None
@@ -76,7 +78,7 @@ class View:
 
     def _may_hold(self, key: str) -> bool:
         scopes = self._shared.scopes
-        return scopes is None or scopes.may_hold(key, self.scope)
+        return not self._gone if scopes is None else scopes.may_hold(key, self.scope)
 
     def weigh(self) -> None:
         """The catalog has changed: judge its size; within 20 % above the limit the last judgement holds."""
@@ -92,7 +94,7 @@ class View:
         """What the callers may see and call."""
         everything = self._shared.catalog()
         if self._shared.scopes is None:
-            return everything
+            return Catalog() if self._gone else everything
         if self._seen is None or self._seen[0] is not everything:
             self._seen = (everything, self._shared.scopes.view(everything, self.scope))
         return self._seen[1]
@@ -102,7 +104,7 @@ class View:
         """The resources and prompts that the callers may use."""
         everything = self._shared.offers()
         if self._shared.scopes is None:
-            return everything
+            return everything.of(lambda _: False) if self._gone else everything
         if self._offered is None or self._offered[0] is not everything:
             self._offered = (everything, self._shared.scopes.offers(everything, self.scope))
         return self._offered[1]

@@ -1,10 +1,8 @@
-"""What is kept of an earlier configuration, what is not, and what it can still show."""
+"""What is kept of an earlier configuration while the proxy runs, and what is not."""
 
 import gc
-import os
 import weakref
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from test_reload import PATIENCE, fleet, gate, server
 
 from proxy.app import App
 from proxy.caller import Caller
-from proxy.config import AuditConfig, GuardConfig, Profile, Settings, Toolset
+from proxy.config import AuditConfig, GuardConfig, Profile, Settings
 from proxy.guard.audit import read_entries
 from proxy.upstream.discovery import Found
 from proxy.upstream.snapshot import Entry, Snapshot
@@ -23,41 +21,6 @@ from proxy.upstream.snapshot import Entry, Snapshot
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-async def test_an_earlier_configuration_never_shows_what_came_later(tmp_path: Path) -> None:
-    snapshot = Snapshot(tmp_path / "cache")
-    old, new = (server(tmp_path / key, key, launch_hash=f"{key}0") for key in ("old", "new"))
-    for each in (old, new):
-        snapshot.save(each, Entry(Found(tools=[{"name": "slow"}], capabilities={"tools": {}}), modern=False))
-    app = App(Settings(servers=(old,)), {}, snapshot=snapshot)
-    view = app.view()
-    app.take(Settings(servers=(old, new), profiles={"default": Profile("default", disabled=(Toolset("n", ("new",)),))}))
-    assert {tool.server for tool in view.catalog.tools} == {"old"}
-
-
-async def test_a_search_that_waited_is_answered_by_the_newest_rules(tmp_path: Path) -> None:
-    snapshot, known = Snapshot(tmp_path / "cache"), server(tmp_path / "a", "secret", launch_hash="0")
-    found = Found(tools=[{"name": "slow"}, {"name": "extra"}], capabilities={"tools": {}})
-    snapshot.save(known, Entry(found, modern=False))
-    silent = replace(server(tmp_path / "a", "silent"), args=("-c", "import sys; sys.stdin.read()"))
-    before = Settings(servers=(known, silent), first_list_wait=PATIENCE)
-    app = App(before, {"PATH": os.environ["PATH"]}, clients=1, profiles=(), snapshot=snapshot)
-    told = list[str]()
-
-    async def ask(through: str, **arguments: Any) -> None:
-        told.append((await app.call(through, arguments, {}, Caller()))["content"][0]["text"])
-
-    async with app.running():
-        with anyio.fail_after(PATIENCE / 2):
-            async with anyio.create_task_group() as calls:
-                calls.start_soon(partial(ask, "tool_search", query="slow", detail="names"))
-                calls.start_soon(partial(ask, "tool_describe", name="secret__slow"))
-                calls.start_soon(partial(ask, "tool_call", name="no-such-name"))
-                await anyio.wait_all_tasks_blocked()
-                less = Profile("default", disabled=(Toolset("n", tools=("secret/slow",)),))
-                app.take(replace(before, servers=(known,), profiles={"default": less}))
-    assert len(told) == 3 and not any("secret__slow(" in text or '"server":"secret"' in text for text in told), told
 
 
 def test_of_earlier_configurations_nothing_is_kept(tmp_path: Path) -> None:
@@ -148,3 +111,24 @@ async def test_another_idle_time_holds_for_a_server_that_runs(tmp_path: Path, be
             while servers.connections["s"].state != "stopped":  # noqa: ASYNC110
                 await anyio.sleep(0.001)
         tasks.cancel_scope.cancel()
+
+
+async def test_what_was_said_of_servers_and_globs_is_not_said_again_at_each_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    snapshot = Snapshot(tmp_path / "cache")
+    known = server(tmp_path / "a", launch_hash="0", start="lazy", deny=("no-such-tool",))
+    found = Found(tools=[{"name": "slow", "description": "hidden\u200b"}], capabilities={"tools": {}})
+    snapshot.save(known, Entry(found, modern=False))
+    before = Settings(servers=(known,), guard=GuardConfig(lock="warn", lock_file=tmp_path / "lock"))
+    app = App(before, {}, snapshot=snapshot)
+    async with app.running():
+        with anyio.fail_after(PATIENCE):
+            for timeout in (1.0, 2.0, 3.0):
+                app.take(replace(before, servers=(replace(known, timeout=timeout),)))
+                await anyio.wait_all_tasks_blocked()
+                while app._now._globs._said == set():  # noqa: ASYNC110
+                    await anyio.sleep(0.001)
+                await app.counted()
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("proxy.guard")]
+    assert len(said) == len(set(said)) == 3, said

@@ -8,6 +8,6 @@ from proxy.guard.approval import Permit
 from proxy.guard.audit import Ended
 from proxy.guard.base import Base
 from proxy.guard.gate import Gate, needed
-from proxy.guard.scope import Scopes
+from proxy.guard.scope import DEFAULT, Scopes
 
-__all__ = ["Base", "Ended", "Gate", "Permit", "Scopes", "needed"]
+__all__ = ["DEFAULT", "Base", "Ended", "Gate", "Permit", "Scopes", "needed"]

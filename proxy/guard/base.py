@@ -35,6 +35,10 @@ class Base:
         """What was sent, the lock, and what was made of them."""
         self._said: dict[tuple[str, str], tuple[str, ...]] = {}
 
+    def follow(self, before: "Base") -> None:
+        """Take the place of one by another configuration: what that has said is no news."""
+        self._said = dict(before._said)
+
     def notes(self, server: str) -> tuple[str, ...]:
         """What was cleaned of a server's texts, or is not as it was approved; for `check` and the log."""
         return self._said.get(("tools", server), ()) + self._said.get(("offers", server), ())

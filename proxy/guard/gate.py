@@ -10,6 +10,7 @@ from proxy.errors import ConfigError, Refused, UpstreamFailure
 from proxy.guard.approval import Approvals, Permit, Subject
 from proxy.guard.audit import Audit, Ended
 from proxy.guard.base import Base
+from proxy.guard.globs import any_name
 from proxy.guard.lock import Lock, read_lock
 from proxy.guard.policy import Policy, decided, idempotent
 from proxy.guard.rate import Rates
@@ -50,6 +51,7 @@ class Gate:
         """
         self.config = settings.guard or GuardConfig()
         self._settings = settings
+        self._servers = {server.key: server for server in settings.servers}
         self._lock: Lock | None = None
         self._stamp: tuple[int, int, int] | None = None
         self.look_at_lock()
@@ -125,7 +127,14 @@ class Gate:
         """The result of a built-in tool; None for every other."""
         if tool.server != SERVER or self._spill is None:
             return None
-        return self._spill.read(arguments, _owner(caller))
+        return self._spill.read(arguments, _owner(caller), lambda wanted: self._still(wanted, caller))
+
+    def _still(self, tool: Tool, caller: Caller) -> bool:
+        """Whether the caller may have what came of a call of `tool` by an earlier configuration."""
+        server = self._servers.get(tool.server)
+        if server is None or not server.enabled or any_name(server.deny + server.exclude, tool.name):
+            return False
+        return any_name(server.include, tool.name) and not self.denies(tool, caller)
 
     def repeats(self, tool: Tool, failure: UpstreamFailure, tries: int) -> bool:
         """Whether a call that failed, and may have run, is sent again."""

@@ -54,6 +54,7 @@ CONFIG = ServerConfig(SERVER, "stdio", description="read on in long results")
 @dataclass
 class _Kept:
     owner: object
+    tool: Tool
     text: str
     page: int
     until: float
@@ -66,11 +67,10 @@ class Spill:
         """`limits`: server key -> characters; `call_name`: the tool through which the built-in is called."""
         self._limits, self._call, self._clock = limits, call_name, clock
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._size = 0
 
     def follow(self, before: "Spill") -> None:
         """Give what it has kept too."""
-        self._kept, self._size = before._kept, before._size
+        self._kept = before._kept
 
     def bounded(self, tool: Tool, result: dict[str, Any], owner: object) -> dict[str, Any]:
         """`result`, or where it is longer than its server's limit, a copy with head, tail and how to read on.
@@ -92,7 +92,7 @@ class Spill:
             if structured is None or len(json.dumps(structured, ensure_ascii=False)) <= limit:
                 return result
             return {k: v for k, v in result.items() if k != "structuredContent"}
-        ident = self._keep(whole, limit, owner)
+        ident = self._keep(whole, limit, owner, tool)
         others = [block for block in blocks if _text(block) is None]
         short = {k: v for k, v in result.items() if k != "structuredContent"}
         return {**short, "content": [{"type": "text", "text": self._cut(whole, limit, ident)}, *others]}
@@ -109,12 +109,16 @@ class Spill:
         )
         return f"{whole[:head]}\n{note}\n{whole[-tail:] if tail else ''}"
 
-    def read(self, arguments: Mapping[str, Any], owner: object) -> dict[str, Any]:
-        """Answer one call of the built-in. What is another's is answered as what does not exist."""
+    def read(
+        self, arguments: Mapping[str, Any], owner: object, may: Callable[[Tool], bool] = lambda _: True
+    ) -> dict[str, Any]:
+        """Answer one call of the built-in. What is another's is answered as what does not exist, and so is what came of
+        a tool that the owner (`may`) must not call any more.
+        """
         self._expire()
         ident = arguments.get("id")
         kept = self._kept.get(ident) if isinstance(ident, str) else None
-        if kept is None or kept.owner != owner:
+        if kept is None or kept.owner != owner or not may(kept.tool):
             text = (
                 f"There is no kept result with that id: it was kept for {KEPT_FOR / 60:.0f} minutes, or the proxy was "
                 "started anew. Call the tool again."
@@ -126,22 +130,19 @@ class Spill:
         text = _found(kept, search) if isinstance(search, str) and search else _page(kept, arguments.get("offset"))
         return {"content": [{"type": "text", "text": text}]}
 
-    def _keep(self, text: str, page: int, owner: object) -> str:
+    def _keep(self, text: str, page: int, owner: object, tool: Tool) -> str:
         self._expire()
         ident = secrets.token_hex(8)
-        self._kept[ident] = _Kept(owner, text, page, self._clock() + KEPT_FOR)
-        self._size += len(text)
-        while self._size > KEPT_SIZE and len(self._kept) > 1:
-            self._drop(next(iter(self._kept)))
+        self._kept[ident] = _Kept(owner, tool, text, page, self._clock() + KEPT_FOR)
+        size = sum(len(kept.text) for kept in self._kept.values())  # another configuration's calls may add to it too
+        while size > KEPT_SIZE and len(self._kept) > 1:
+            size -= len(self._kept.popitem(last=False)[1].text)
         return ident
 
     def _expire(self) -> None:
         now = self._clock()
         for ident in [ident for ident, kept in self._kept.items() if kept.until <= now]:
-            self._drop(ident)
-
-    def _drop(self, ident: str) -> None:
-        self._size -= len(self._kept.pop(ident).text)
+            del self._kept[ident]
 
 
 def _text(block: object) -> str | None:

@@ -56,6 +56,10 @@ class GlobWatch:
         self._said: set[Unmatched] = set()
         self._changed = anyio.Event()
 
+    def follow(self, before: "GlobWatch") -> None:
+        """Take the place of one by another configuration: what that has warned of is no news."""
+        self._said = set(before._said)
+
     def changed(self) -> None:
         """A server's list is another one."""
         self._changed.set()
