@@ -87,3 +87,12 @@ def test_one_large_tool_is_shown_whole_and_of_several_the_rest_is_named_with_its
     assert [t["tool"] for t in answer["tools"]] == ["wide_0"]
     assert [o["name"] for o in answer["omitted"]] == ["a__wide_1", "a__wide_2"]
     assert all(o["tokens"] > 3_000 for o in answer["omitted"])
+
+
+def test_a_tool_too_large_for_an_answer_takes_no_place_from_those_that_fit() -> None:
+    """A schema of 60,000 tokens, named first of several, was sent whole, and the small ones were left out for it."""
+    wide = {"type": "object", "properties": {f"p{n}": {"enum": [f"value{i}" for i in range(60)]} for n in range(60)}}
+    found = catalog({"a": [tool("wide", inputSchema=wide), tool("small"), tool("other")]})
+    answer = describe(found, {"names": ["wide", "small", "other"]})
+    assert [t["tool"] for t in answer["tools"]] == ["small", "other"]
+    assert [o["name"] for o in answer["omitted"]] == ["a__wide"]

@@ -441,6 +441,11 @@ def test_near_names_are_the_nearest_by_spelling(several: Catalog) -> None:
     assert near_names(several, "") == ()
 
 
+def test_a_name_with_the_hosts_name_for_this_proxy_in_front_is_near_however_short_it_is() -> None:
+    tools = [tool("ls"), *(tool(f"mcp_narrow_waist_{n}") for n in range(50))]
+    assert near_names(catalog({"fs": tools}), "mcp__narrow-waist__fs__ls")[0] == "fs__ls"
+
+
 def test_what_is_told_about_an_unknown_name_is_accepted_as_printed(several: Catalog) -> None:
     with pytest.raises(NotFound) as miss:
         several.resolve("creat_issue")

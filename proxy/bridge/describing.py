@@ -47,23 +47,23 @@ def describe_answer(
             tools[catalog.resolve(name)] = None
         except NotFound as error:
             missing.append(_missing(error, catalog, settings))
-    lines: list[str] = []
-    omitted: list[dict[str, object]] = []
-    for number, tool in enumerate(tools):
-        line = dump(_described(tool))
-        tokens = estimate(line)
-        if number and (tokens > room or len(lines) >= MAX_NAMES):
-            omitted.append({"name": tool.public_name, "tokens": tokens})
-        else:
-            lines.append(line)
-            room -= tokens
+    lines = {tool: dump(_described(tool)) for tool in tools}
+    tokens = {tool: estimate(line) for tool, line in lines.items()}
+    shown: list[Tool] = []
+    for tool in tools:
+        if tokens[tool] <= room and len(shown) < MAX_NAMES:
+            shown.append(tool)
+            room -= tokens[tool]
+    shown = shown or list(tools)[:1]  # where none fits, one is still more than none
+    omitted = [{"name": tool.public_name, "tokens": tokens[tool]} for tool in tools if tool not in shown]
     extra: dict[str, object] = {"omitted": omitted}
     if omitted:
         extra["hint"] = (
             f"Describe the omitted ones one by one, or call them by the signature from {settings.search_name}."
         )
     extra["unavailable"] = down(unavailable, [tool.server for tool in tools])
-    return result("{" + rows("tools", lines) + "," + rows("not_found", [dump(m) for m in missing]) + tail(extra) + "}")
+    found = rows("tools", [lines[tool] for tool in shown])
+    return result("{" + found + "," + rows("not_found", [dump(m) for m in missing]) + tail(extra) + "}")
 
 
 def _names(names: tuple[str, ...], catalog: Catalog) -> list[str]:

@@ -62,7 +62,13 @@ def config_entry(launch: Launch) -> dict[str, Any]:
         entry["transport"] = "sse" if launch.transport == "sse" else None
     entry |= {"tools": tools, "timeout": _number(launch.timeout), "connect_timeout": _number(launch.connect_timeout)}
     kept = {key: value for key, value in entry.items() if value}
-    return kept if launch.enabled else {**kept, "enabled": False}
+    switches = {
+        "enabled": launch.enabled,
+        "lazy": launch.lazy,
+        "resources": launch.resources,
+        "prompts": launch.prompts,
+    }
+    return kept | {key: on for key, on in switches.items() if not on}
 
 
 def _number(value: float | None) -> float | int | None:

@@ -40,6 +40,10 @@ class Launch:
     enabled: bool = True
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
+    lazy: bool = True
+    """Whether the model is to search for its tools."""
+    resources: bool = True
+    prompts: bool = True
     timeout: float | None = None
     """Seconds a call may take."""
     connect_timeout: float | None = None
@@ -60,7 +64,7 @@ _READ = {
     "command", "args", "cwd", "env", "environment", "env_vars",
     "url", "httpUrl", "serverUrl", "type", "transport",
     "headers", "requestHeaders", "http_headers", "env_http_headers", "bearer_token_env_var",
-    "enabled", "disabled", "tools", "includeTools", "excludeTools",
+    "enabled", "disabled", "lazy", "tools", "includeTools", "excludeTools",
     "enabled_tools", "disabled_tools", "enabledTools", "disabledTools",
     "timeout", "tool_timeout_sec", "connect_timeout", "startup_timeout_sec", "startup_timeout_ms",
 }  # fmt: skip
@@ -96,6 +100,9 @@ def read_entry(entry: object, dialect: Dialect) -> Launch:
         enabled=given.get("enabled", True) is not False and given.get("disabled") is not True,
         include=include if include is not None else _list(tools, "include"),
         exclude=_list(given, "excludeTools", "disabled_tools", "disabledTools") or _list(tools, "exclude") or (),
+        lazy=given.get("lazy") is not False,
+        resources=tools.get("resources") is not False,
+        prompts=tools.get("prompts") is not False,
         timeout=_seconds(given, dialect),
         connect_timeout=_number(given, "startup_timeout_sec") or _number(given, "connect_timeout"),
         ignored=tuple(sorted(given.keys() - _READ - MEANINGLESS)),
