@@ -70,10 +70,10 @@ class Reload:
         """Take up the file as it is now; whether it could be used. `tell`: whether the log says why not."""
         before, warned = self._settings, set(self._settings.warnings)
         try:
-            if not stamp[_SIZE]:
-                raise ConfigError(f"{before.path}: is empty")
             # Whoever stops us does not wait for a file that takes long to read.
             settings = await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)
+            if not stamp[_SIZE]:
+                raise ConfigError(f"{before.path}: is empty")
             if (changed := changes(before, settings)) is not None:
                 # Those of before stay: what is refused, or ends only now, still knows them.
                 learn("configuration", _secrets(before, settings))

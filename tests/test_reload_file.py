@@ -183,11 +183,11 @@ async def test_an_empty_file_changes_nothing(
     file = tmp_path / "upstreams.yaml"
     file.write_text("one")
 
-    def never(*_: object) -> Settings:
+    def never(_: object) -> None:
         raise AssertionError
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Reload(settings(ONE, path=file), never, never, listens=False).run)
+        tasks.start_soon(Reload(settings(ONE, path=file), Settings, never, listens=False).run)
         with anyio.fail_after(PATIENCE):
             await anyio.wait_all_tasks_blocked()
             file.write_text("")

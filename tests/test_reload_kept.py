@@ -12,7 +12,7 @@ from test_reload import PATIENCE, fleet, gate, server
 
 from proxy.app import App
 from proxy.caller import Caller
-from proxy.config import AuditConfig, GuardConfig, Profile, Settings
+from proxy.config import AuditConfig, GuardConfig, Profile, Settings, ToolSearchConfig
 from proxy.guard.audit import read_entries
 from proxy.upstream.discovery import Found
 from proxy.upstream.snapshot import Entry, Snapshot
@@ -120,7 +120,8 @@ async def test_what_was_said_of_servers_and_globs_is_not_said_again_at_each_chan
     known = server(tmp_path / "a", launch_hash="0", start="lazy", deny=("no-such-tool",))
     found = Found(tools=[{"name": "slow", "description": "hidden\u200b"}], capabilities={"tools": {}})
     snapshot.save(known, Entry(found, modern=False))
-    before = Settings(servers=(known,), guard=GuardConfig(lock="warn", lock_file=tmp_path / "lock"))
+    guard, plain = GuardConfig(lock="warn", lock_file=tmp_path / "lock"), ToolSearchConfig(tokenizer="estimate")
+    before = Settings(servers=(known,), guard=guard, tool_search=plain)
     app = App(before, {}, snapshot=snapshot)
     async with app.running():
         with anyio.fail_after(PATIENCE):
