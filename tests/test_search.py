@@ -58,6 +58,13 @@ def test_a_word_that_every_tool_has_still_finds_them() -> None:
     assert len(names(index, "github")) == 5
 
 
+def test_a_single_letter_of_a_written_word_finds_nothing() -> None:
+    """The s of k8s stands in every "user's": five tools that have nothing to do with it were an answer."""
+    index = Index(catalog({"a": [tool("read_user", "Reads the user's name."), tool("send", "Sends somebody's mail.")]}))
+    assert index.search("k8s", 5).matches == ()
+    assert names(Index(catalog({"a": [tool("plan_b"), tool("plan_c")]})), "plan b", 1) == ["a__plan_b"]
+
+
 def test_tools_without_any_word_are_found_by_what_stands_there() -> None:
     index = Index(catalog({"odd": [tool("+++"), tool("→"), tool("plain", "cost in €")]}))
     assert names(index, "→") == [t.public_name for t in index.tools if t.name == "→"]

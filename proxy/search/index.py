@@ -3,7 +3,7 @@
 import copy
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -207,7 +207,7 @@ class Index:
         return scores
 
     def _read(self, query: str) -> _Query:
-        chunks = Tokenizer().chunks(query[:_QUERY_CHARACTERS])[:_QUERY_WORDS]
+        chunks = [(c, _telling(parts)) for c, parts in Tokenizer().chunks(query[:_QUERY_CHARACTERS])[:_QUERY_WORDS]]
         words: dict[str, float] = {}
         for number, (_, parts) in enumerate(chunks):
             weight = (PART if len(parts) > 1 else 1.0) * (LATE if number >= LATE_FROM else 1.0)
@@ -352,6 +352,11 @@ class Index:
             for t in self.tools
         ]
         return "".join(lines), list(accumulate(map(len, lines)))
+
+
+def _telling(parts: Sequence[str]) -> Sequence[str]:
+    """The parts of one written word that can tell tools apart: the s of k8s stands in every "user's"."""
+    return [part for part in parts if len(part) > 1 or not part.isascii()] or parts
 
 
 def _spans(catalog: Catalog) -> dict[str, range]:
