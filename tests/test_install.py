@@ -85,6 +85,27 @@ def test_servers_move_behind_the_proxy_and_back(name: str, home: Path, capsys: p
     assert SECRET not in capsys.readouterr().out
 
 
+def test_a_server_that_was_imported_beside_another_programs_keeps_its_own_secret(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two programs, one server, two tokens: the second program's went to the variable of the first one's server."""
+    at = Surroundings(home, home / "none", os.environ, "linux")
+    monkeypatch.setattr("proxy.cli.importing.surroundings", lambda: at)
+    put(home, "claude-code")
+    path = put(home, "cursor")
+    path.write_text(path.read_text(encoding="utf-8").replace(SECRET, "the-token-of-cursor-12345"), encoding="utf-8")
+    assert main(["import", "--yes"]) == 0
+    imported = ours(home).read_text(encoding="utf-8")
+    servers = yaml.safe_load(imported)["servers"]
+    assert servers["docs"] != servers["docs-cursor"]
+    assert main(["install", "cursor", "--move", "--yes"]) == 0
+    assert ours(home).read_text(encoding="utf-8") == imported
+    given = read_entry(entries(path, "cursor", home)["narrow-waist"], program("cursor").dialect).env
+    [variable] = [name for name, value in given.items() if value == "the-token-of-cursor-12345"]
+    assert f"${{{variable}}}" in servers["docs-cursor"]["headers"]["Authorization"]
+    assert f"${{{variable}}}" not in str(servers["docs"])
+
+
 def test_moved_servers_come_back_also_into_a_file_that_was_changed(home: Path) -> None:
     path = put(home, "cursor")
     before = entries(path, "cursor", home)

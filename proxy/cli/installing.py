@@ -62,7 +62,8 @@ def _install(
     movable = [f for f in servers_of(entries, host.dialect, vault) if not f.ours] if options.move else []
     moved = [found for found in movable if found.launch is not None]
     plan = plan_for(config_target(options), [(host.name, found) for found in moved]) if moved else None
-    after = edit.set(text or "", place.path, name, _entry(host, name, entries, moved, vault, options))
+    renamed = plan.merged.renamed if plan is not None else {}
+    after = edit.set(text or "", place.path, name, _entry(host, name, entries, moved, vault, renamed, options))
     for found in moved:
         after = edit.remove(after, place.path, found.name)
     for found in movable:
@@ -97,11 +98,12 @@ def _entry(
     entries: Mapping[str, Any],
     moved: Sequence[Found],
     vault: Vault,
+    renamed: Mapping[str, str],
     options: argparse.Namespace,
 ) -> dict[str, Any]:
     """Our entry; with the secrets of moved servers, which stay in the file where they have always been."""
     wanted = {export.variable for found in moved for export in found.exports}
-    values = {variable: value for variable, value in vault.values.items() if variable in wanted}
+    values = {renamed.get(variable, variable): value for variable, value in vault.values.items() if variable in wanted}
     references = {k: v for found in moved if found.launch for k, v in found.launch.references.items()}
     entry = our_entry(own_command(options), host.dialect, values, {k: references[k] for k in sorted(references)})
     before: Any = entries.get(name)

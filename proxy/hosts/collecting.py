@@ -1,8 +1,10 @@
 """What was found in the programs' files -> entries for our own configuration."""
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from proxy.hosts.launches import Dialect, Launch, read_entry, starts_us
 from proxy.hosts.problem import HostFileError
@@ -85,6 +87,8 @@ class Merged:
     """(source, name there) -> key here, of the new ones and of those that were here."""
     known: list[str] = field(default_factory=list[str])
     """Keys of the configuration that hold the same server already."""
+    renamed: dict[str, str] = field(default_factory=dict[str, str])
+    """Variable of a secret that was found -> the one that the configuration has for it."""
 
 
 def merge(found: Iterable[tuple[str, Found]], existing: Mapping[str, Any]) -> Merged:
@@ -99,7 +103,13 @@ def merge(found: Iterable[tuple[str, Found]], existing: Mapping[str, Any]) -> Me
             continue
         entry = config_entry(server.launch)
         taken = {**existing, **merged.entries}
-        same = next((key for key, other in taken.items() if _same(entry, other)), None)
+        own = f"{server.name.strip()}-{source}"
+        if own in existing and _VARIABLE.sub("${", _launch(entry)) == _VARIABLE.sub("${", _launch(existing[own])):
+            # An earlier import has given it this name, and maybe other variables, because of another program's secret.
+            merged.renamed |= zip(*(_VARIABLE.findall(_launch(each)) for each in (entry, existing[own])), strict=True)
+            same = own
+        else:
+            same = next((key for key, other in taken.items() if _launch(entry) == _launch(other)), None)
         if same is not None:
             if same in existing and same not in merged.known:
                 merged.known.append(same)
@@ -113,8 +123,16 @@ def merge(found: Iterable[tuple[str, Found]], existing: Mapping[str, Any]) -> Me
     return merged
 
 
-def _same(entry: Mapping[str, Any], other: object) -> bool:
-    if not isinstance(other, Mapping):
-        return False
+_VARIABLE = re.compile(r"\$\{(\w+)")
+
+
+def _launch(entry: object) -> str:
+    """How a server of `upstreams.yaml` is started, as one text to compare."""
     keys = ("command", "args", "env", "cwd", "url", "headers")
-    return all((entry.get(key) or None) == (other.get(key) or None) for key in keys)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    fields = cast(Mapping[str, Any], entry if isinstance(entry, Mapping) else {})
+    # Names are compared as texts: YAML has numbers for some, which cannot be sorted among texts.
+    values = [
+        {str(k): v for k, v in cast(Mapping[Any, Any], value).items()} if isinstance(value, Mapping) else value
+        for value in (fields.get(key) or None for key in keys)
+    ]
+    return json.dumps(values, sort_keys=True, default=str)
