@@ -16,7 +16,7 @@ from typing import Any
 
 from proxy.config import ServerConfig
 from proxy.text import first_sentence
-from proxy.tool import Tool, public_name
+from proxy.tool import Tool, public_name, public_stem
 
 log = logging.getLogger(__name__)
 
@@ -207,6 +207,16 @@ class Catalog:
         if len(found) == 1:
             return self._spelled.setdefault(name, *found.values())
         raise NotFound(name, tuple(found.values()))
+
+    def unknown_in(self, name: str) -> list[str]:
+        """The servers whose list was never seen and of which `name` can be a tool, as it begins like theirs."""
+        return [key for key, server in self.servers.items() if not server.known and self._of(key, name)]
+
+    @classmethod
+    def _of(cls, key: str, name: str) -> bool:
+        """Whether `name` is spelled as that of a tool of the server `key`, whichever tools it has."""
+        spelled = name.removeprefix("mcp__").startswith(public_stem(key))
+        return spelled or next(iter(cls._rests(key, name)), None) is not None
 
     @staticmethod
     def _rests(key: str, name: str) -> Iterable[str]:

@@ -15,6 +15,11 @@ _SUFFIX = 8
 `catalog.py` looks names up in a table and would drop the second with a warning."""
 
 
+def public_stem(server: str) -> str:
+    """What the public names of all tools of `server` begin with, unless it is so long that they are cut before."""
+    return f"{_UNSAFE.sub('_', server)}__"
+
+
 def public_name(server: str, name: str) -> str:
     """The name a client may use for the tool `name` of `server`: `<server>__<tool>`, `[A-Za-z0-9_-]{1,64}`.
 
