@@ -88,10 +88,11 @@ def make_server(
     tools: dict[str, Tool] = {}
     denied: set[str] = set()
     public: set[str] = set()
+    twice: dict[str, None] = {}
     for raw in raw_tools or ():
         name: str = raw["name"]
         if name in tools or name in denied:
-            log.warning("server %r lists the tool %r twice; the first one is kept", config.key, name)
+            twice[name] = None
         elif not _any(config.include, name) or _any(config.exclude, name):
             continue
         elif _any(config.deny, name):
@@ -103,6 +104,9 @@ def make_server(
                 continue
             public.add(shown)
             tools[name] = Tool(config.key, name, raw, shown, eager=not config.lazy or _any(config.pinned, name))
+    if twice:  # one line, for pages that repeat are thousands of them
+        more = f" and {len(twice) - 1} more" if len(twice) > 1 else ""
+        log.warning("server %r lists the tool %r%s twice; the first one is kept", config.key, next(iter(twice)), more)
     ordered = tuple(sorted(tools.values(), key=lambda t: t.name))
     topic = config.description or (info_description and first_sentence(info_description, TOPIC))
     digest = hashlib.sha256()
