@@ -323,12 +323,12 @@ class App:
         if _resolves(view, name):
             return
         connections = self.fleet.connections
-        unknown = [key for key, server in view.catalog.servers.items() if not server.known]
-        named = [key for key in unknown if key in name]
+        named = view.catalog.unknown_in(name)
         if not named:
             with anyio.move_on_after(self.settings.first_list_wait):
-                for key in unknown:
-                    await connections[key].wait_settled()
+                for key, server in view.catalog.servers.items():
+                    if not server.known:
+                        await connections[key].wait_settled()
         for key in named:
             try:
                 await connections[key].ready()  # wakes a sleeping reconnect, as any call does

@@ -17,7 +17,7 @@ from typing import Any
 from proxy.config import ServerConfig
 from proxy.eager import unshowable
 from proxy.text import first_sentence
-from proxy.tool import Tool, public_name
+from proxy.tool import Tool, public_name, public_stem
 
 log = logging.getLogger(__name__)
 
@@ -89,10 +89,11 @@ def make_server(
     tools: dict[str, Tool] = {}
     denied: set[str] = set()
     public: set[str] = set()
+    twice: dict[str, None] = {}
     for raw in raw_tools or ():
         name: str = raw["name"]
         if name in tools or name in denied:
-            log.warning("server %r lists the tool %r twice; the first one is kept", config.key, name)
+            twice[name] = None
         elif not _any(config.include, name) or _any(config.exclude, name):
             continue
         elif _any(config.deny, name):
@@ -106,6 +107,9 @@ def make_server(
             wanted = not config.lazy or _any(config.pinned, name)
             why = unshowable(raw) if wanted else ""
             tools[name] = Tool(config.key, name, raw, shown, eager=wanted and not why, unshowable=why)
+    if twice:  # one line, for pages that repeat are thousands of them
+        more = f" and {len(twice) - 1} more" if len(twice) > 1 else ""
+        log.warning("server %r lists the tool %r%s twice; the first one is kept", config.key, next(iter(twice)), more)
     ordered = tuple(sorted(tools.values(), key=lambda t: t.name))
     topic = config.description or (info_description and first_sentence(info_description, TOPIC))
     digest = hashlib.sha256()
@@ -210,6 +214,16 @@ class Catalog:
         if len(found) == 1:
             return self._spelled.setdefault(name, *found.values())
         raise NotFound(name, tuple(found.values()))
+
+    def unknown_in(self, name: str) -> list[str]:
+        """The servers whose list was never seen and of which `name` can be a tool, as it begins like theirs."""
+        return [key for key, server in self.servers.items() if not server.known and self._of(key, name)]
+
+    @classmethod
+    def _of(cls, key: str, name: str) -> bool:
+        """Whether `name` is spelled as that of a tool of the server `key`, whichever tools it has."""
+        spelled = name.removeprefix("mcp__").startswith(public_stem(key))
+        return spelled or next(iter(cls._rests(key, name)), None) is not None
 
     @staticmethod
     def _rests(key: str, name: str) -> Iterable[str]:

@@ -150,18 +150,24 @@ class Dispatcher:
             self._gate.record(ended)
 
     def _resolve(self, view: Catalog, name: str, caller: Caller, *, bridged: bool) -> Tool:
-        search = self._bridge.search_name if bridged else None
         try:
             tool = view.resolve(name)
         except NotFound as miss:
-            raise Refused(unknown_name(view, miss, search)) from None
+            raise self._unknown(view, miss, caller, bridged=bridged) from None
         # Checked again here, so that no way of building a view can ever let a denied tool through.
         globs = self._servers[tool.server].deny
         denied = globs and any(fnmatchcase(tool.name, glob) for glob in globs)
         if denied or (self._gate is not None and self._gate.denies(tool, caller)):
             # Nothing of the view is told: it shows what it should not.
-            raise Refused(unknown_name(Catalog(), NotFound(name), search))
+            raise self._unknown(Catalog(), NotFound(name), caller, bridged=bridged)
         return tool
+
+    def _unknown(self, view: Catalog, miss: NotFound, caller: Caller, *, bridged: bool) -> Refused:
+        told = unknown_name(view, miss, self._bridge.search_name if bridged else None)
+        # Most of what models call in vain through a bridge is their host's (failure report B1), as no person's is.
+        if bridged and caller.bridge and caller.origin is not None and not miss.candidates:
+            told += f" A tool that your host gives you itself is called directly, not through {self._bridge.call_name}."
+        return Refused(told)
 
 
 def error_result(text: str) -> dict[str, Any]:
@@ -177,7 +183,7 @@ def failed(failure: UpstreamFailure, tool: Tool | None = None) -> str:
         else "The call did not run. Try again later, or use another tool."
     )
     what = f", tool {tool.name!r}" if tool is not None else ""
-    return f"Server {failure.server!r}{what}: {failure.reason}. {advice}"
+    return f"Server {failure.server!r}{what}: {failure.reason.removesuffix('.')}. {advice}"
 
 
 def _told(error: BaseException, tool: Tool | None, caller: Caller) -> str | None:

@@ -14,6 +14,14 @@ _SUFFIX = 8
 """Hex digits of the hash suffix: 32 bits keep 10,000 names apart with a chance of 1 in 80 of any clash at all;
 `catalog.py` looks names up in a table and would drop the second with a warning."""
 
+HASHED = _SUFFIX + 1
+"""Characters by which such a name is longer, its underscore with them."""
+
+
+def public_stem(server: str) -> str:
+    """What the public names of all tools of `server` begin with, unless it is so long that they are cut before."""
+    return f"{_UNSAFE.sub('_', server)}__"
+
 
 def public_name(server: str, name: str) -> str:
     """The name a client may use for the tool `name` of `server`: `<server>__<tool>`, `[A-Za-z0-9_-]{1,64}`.
@@ -27,7 +35,7 @@ def public_name(server: str, name: str) -> str:
     if safe == plain and len(plain) <= NAME_LIMIT and not ambiguous:
         return plain
     digest = hashlib.sha256(f"{server}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:_SUFFIX]
-    return f"{safe[: NAME_LIMIT - _SUFFIX - 1]}_{digest}"
+    return f"{safe[: NAME_LIMIT - HASHED]}_{digest}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -60,5 +60,5 @@ def search(catalog: Catalog, index: Index, arguments: Any, settings: ToolSearchC
     return checked(search_answer(arguments, catalog, index, settings, unavailable=down), "matches")
 
 
-def describe(catalog: Catalog, arguments: Any, settings: ToolSearchConfig = SETTINGS) -> Any:
-    return checked(describe_answer(arguments, catalog, settings, unavailable={}), "tools")
+def describe(catalog: Catalog, arguments: Any, settings: ToolSearchConfig = SETTINGS, **down: str) -> Any:
+    return checked(describe_answer(arguments, catalog, settings, unavailable=down), "tools")

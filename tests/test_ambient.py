@@ -2,17 +2,19 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
 import anyio
+import httpx2
 import pytest
 
 from proxy.config import ServerConfig
 from proxy.errors import NarrowWaistError
-from proxy.upstream.failure import single
+from proxy.upstream.failure import describe, single
 from proxy.upstream.http import open_http
 from proxy.upstream.peer import Peer
 from proxy.upstream.sse import open_sse
@@ -111,3 +113,23 @@ async def test_certificates_that_cannot_be_read_are_told_with_their_variable(
     said = await trouble("http://127.0.0.1:9/mcp", transport)
     assert said.startswith(f"the certificates that SSL_CERT_FILE names ({file}) cannot be read: {why}")
     assert said.endswith("; correct or unset SSL_CERT_FILE")
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+async def test_an_address_without_tls_is_told_as_that(transport: Literal["http", "sse"]) -> None:
+    async with proxy(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
+        said = await trouble(f"https://{address}/mcp", transport)
+    assert said.endswith(
+        f"cannot reach https://{address}: it does not answer in TLS; is its address http:// and not https://?"
+    )
+
+
+def test_a_certificate_that_is_not_trusted_is_told_with_the_variable_that_names_more() -> None:
+    cause = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed (_ssl.c:1006)")
+    cause.verify_message = "self-signed certificate"
+    error = httpx2.ConnectError(str(cause))
+    error.__cause__ = cause
+    said = describe(error)
+    assert said == (
+        "its certificate is not trusted: self-signed certificate; SSL_CERT_FILE names a file of certificates to trust"
+    )

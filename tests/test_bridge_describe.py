@@ -72,6 +72,24 @@ def test_an_ambiguous_name_is_answered_with_its_candidates() -> None:
     assert "a__search" in missing["why"] and "b__search" in missing["why"]
 
 
+def test_what_json_has_no_numbers_for_is_null_as_everywhere() -> None:
+    schema = {"type": "object", "properties": {"a": {"default": float("nan"), "maximum": float("inf")}}}
+    text = text_of(
+        describe_answer({"name": "x"}, catalog({"a": [tool("x", inputSchema=schema)]}), SETTINGS, unavailable={})
+    )
+    assert '"default":null,"maximum":null' in text
+
+
+@pytest.mark.parametrize("name", ["my.server__x", "my_server__x_0badcafe", "my.server/x", "mcp__my_server__x"])
+def test_a_tool_of_a_server_whose_list_was_never_seen_is_answered_with_why(name: str) -> None:
+    down = catalog({"my.server": None, "my": [tool("server")]})
+    answer = describe(down, {"name": name}, **{"my.server": "command not found: 'x'", "my": "crashed"})
+    assert answer["not_found"] == [
+        {"name": name, "why": "The tools of server 'my.server' are not known yet; try again later."}
+    ]
+    assert answer["unavailable"] == {"my.server": "command not found: 'x'"}
+
+
 def test_no_name_is_answered_with_how_to_give_one(several: Catalog) -> None:
     result = describe_answer({}, several, SETTINGS, unavailable={})
     assert result["isError"] is True

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config import ServerConfig, Settings, find, load
+from proxy.config.loader import user_file
 from proxy.errors import ConfigError
 
 
@@ -430,3 +431,34 @@ def test_every_key_that_the_example_explains_exists(config):
     settings = config(f"servers:\n{body}", GITHUB_TOKEN="x", DOCS_TOKEN="y")
     assert [s.key for s in settings.servers] == ["docs", "github"]
     assert [s.problem for s in settings.servers] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        ("command: narrow-waist, args: [--config, {file}]", True),
+        ("command: /opt/bin/narrow-waist, args: [--config={file}, --profile, x]", True),
+        ("command: uvx, args: [narrow-waist, --config, upstreams.yaml], cwd: {folder}", True),
+        ("command: uvx, args: [narrow-waist], env: {{NARROW_WAIST_CONFIG: {file}}}", True),
+        ("command: narrow-waist", False),
+        ("command: narrow-waist, args: [--config, {folder}/another.yaml]", False),
+        ("command: narrow-waist, args: [--config, {file}, --demo]", False),
+        ("command: grep, args: [--config, {file}]", False),
+    ],
+)
+def test_a_server_that_would_start_this_proxy_with_this_file_is_left_out(
+    config, tmp_path: Path, words: str, again: bool
+) -> None:
+    """It started itself, which started itself, and so on: a process a second."""
+    block = words.format(file=tmp_path / "upstreams.yaml", folder=tmp_path)
+    settings = config(f"servers:\n  me: {{{block}}}\n  other: {{command: x}}\n")
+    assert [(s.key, s.enabled) for s in settings.servers] == [("me", not again), ("other", True)]
+    assert ["starts narrow-waist with this same file" in warning for warning in settings.warnings] == [True] * again
+
+
+def test_a_server_that_is_this_proxy_in_a_persons_own_file_is_left_out(tmp_path: Path) -> None:
+    environ = {"XDG_CONFIG_HOME": str(tmp_path), "APPDATA": str(tmp_path)}
+    file = user_file(environ, tmp_path)
+    file.parent.mkdir(parents=True)
+    file.write_text("servers:\n  me: {command: narrow-waist}\n", encoding="utf-8")
+    assert not load(file, environ, home=tmp_path).servers[0].enabled

@@ -74,10 +74,20 @@ async def test_an_error_that_asks_something_of_the_client_passes_unchanged(bridg
 
 @pytest.mark.parametrize(("ran", "advice"), [(True, "may have run"), (False, "did not run")])
 async def test_a_failure_says_whether_the_call_may_have_run(ran: bool, advice: str) -> None:
-    dispatcher, catalog, _ = house(UpstreamFailure("s", "it crashed", may_have_run=ran))
+    dispatcher, catalog, _ = house(UpstreamFailure("s", "it crashed.", may_have_run=ran))
     for bridge in (True, False):
         said = text(await call(dispatcher, catalog, bridge=bridge))
-        assert "it crashed" in said and advice in said
+        assert "it crashed. The call " in said and advice in said
+
+
+async def test_what_its_host_has_is_told_to_a_model_that_calls_it_through_the_bridge_and_to_nobody_else() -> None:
+    dispatcher, catalog, _ = house({})
+    host: Any = object()
+    for name in ("terminal", "s__ad"):
+        said = text(await dispatcher.call(catalog, direct(name, {}), {}, Caller(bridge=True, origin=host)))
+        assert said.endswith("A tool that your host gives you itself is called directly, not through tool_call.")
+    for caller in (Caller(bridge=True), Caller(origin=host)):
+        assert "your host" not in text(await dispatcher.call(catalog, direct("terminal", {}), {}, caller))
 
 
 @pytest.mark.parametrize("name", ["s__sub", "zzzz"])

@@ -66,6 +66,12 @@ def test_the_servers_own_name_is_no_topic() -> None:
     assert topic("jira", tools) == "board, issue, sprint"
 
 
+@pytest.mark.parametrize("key", ["my__board", "my board", "board_"])
+def test_the_hash_that_public_names_end_in_is_no_topic(key: str) -> None:
+    tools = [f"{verb}_{noun}" for verb in ("get", "list", "create") for noun in ("board", "issue", "sprint")]
+    assert topic(key, tools) == "issue, sprint"
+
+
 def test_another_servers_tools_do_not_change_a_topic() -> None:
     tools = [f"{verb}_{noun}" for verb in ("get", "list", "create") for noun in ("board", "issue", "sprint")]
     assert topic("one", tools) == topic("two", tools)

@@ -26,8 +26,11 @@ def room_in(characters: int | None) -> int:
 
 
 def dump(value: object) -> str:
-    """`value` as compact JSON that can always be sent: what UTF-8 cannot hold is escaped."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """`value` as compact JSON that can always be sent: what UTF-8 cannot hold is escaped, NaN and Infinity are null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return dump(json.loads(json.dumps(value), parse_constant=lambda _: None))
     try:
         text.encode()
     except UnicodeEncodeError:

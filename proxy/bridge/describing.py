@@ -3,7 +3,7 @@
 One name is never shortened; of several, what does not fit is told with its size.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proxy.bridge.answers import ANSWER_TOKENS, down, dump, result, rows, tail
@@ -42,11 +42,13 @@ def describe_answer(
         )
     tools: dict[Tool, None] = {}
     missing: list[dict[str, object]] = []
+    unknown: list[str] = []
     for name in names:
         try:
             tools[catalog.resolve(name)] = None
         except NotFound as error:
-            missing.append(_missing(error, catalog, settings))
+            unknown += (servers := catalog.unknown_in(name))
+            missing.append(_missing(error, catalog, settings, servers))
     lines = {tool: dump(_described(tool)) for tool in tools}
     tokens = {tool: estimate(line) for tool, line in lines.items()}
     shown: list[Tool] = []
@@ -61,7 +63,7 @@ def describe_answer(
         extra["hint"] = (
             f"Describe the omitted ones one by one, or call them by the signature from {settings.search_name}."
         )
-    extra["unavailable"] = down(unavailable, [tool.server for tool in tools])
+    extra["unavailable"] = down(unavailable, [*(tool.server for tool in tools), *unknown])
     found = rows("tools", [lines[tool] for tool in shown])
     return result("{" + found + "," + rows("not_found", [dump(m) for m in missing]) + tail(extra) + "}")
 
@@ -91,11 +93,19 @@ def _described(tool: Tool) -> dict[str, object]:
     return found | {key: tool.raw[key] for key in _OPTIONAL if tool.raw.get(key) is not None}
 
 
-def _missing(error: NotFound, catalog: Catalog, settings: ToolSearchConfig) -> dict[str, object]:
+def _missing(
+    error: NotFound, catalog: Catalog, settings: ToolSearchConfig, unknown: Sequence[str]
+) -> dict[str, object]:
+    """Why one name is not found; `unknown`: the servers that may have it, whose tools were never seen."""
     shown = shorten(one_line(error.name), _NAME)
     if error.name in (settings.search_name, settings.describe_name, settings.call_name):
         return {"name": shown, "why": f"{shown} is a tool of this server itself; call it directly."}
     if error.candidates:
         return {"name": shown, "why": unknown_name(catalog, error, settings.search_name)}
+    if unknown:
+        return {
+            "name": shown,
+            "why": f"The tools of server {one_line(unknown[0])!r} are not known yet; try again later.",
+        }
     near = list(near_names(catalog, error.name))
     return {"name": shown, "near": near} if near else {"name": shown, "why": f"Find names with {settings.search_name}."}

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from proxy.config.document import Node, present, read
@@ -18,6 +19,7 @@ from proxy.config.servers import server
 from proxy.config.settings import ServerConfig, Settings, ToolSearchConfig
 from proxy.errors import ConfigError
 from proxy.hosts import HostTable
+from proxy.hosts.launches import OURSELVES
 
 VARIABLE = "NARROW_WAIST_CONFIG"
 FILE_NAME = "upstreams.yaml"
@@ -96,6 +98,17 @@ def user_file(environ: Mapping[str, str], home: Path, platform: str = sys.platfo
     return folder / "narrow-waist" / FILE_NAME
 
 
+def _starts_again(config: ServerConfig, file: Path, default: Path) -> bool:
+    """Whether a server is this proxy with the same `file`; `default` is the one it reads where none is named."""
+    words = (config.command or "", *config.args)
+    if not any(OURSELVES.search(word) for word in words) or {"--demo", "connect"} & set(words):
+        return False
+    named = [word for option, word in pairwise(words) if option == "--config"]
+    named += [word.removeprefix("--config=") for word in words if word.startswith("--config=")]
+    read_there = Path((*named, config.env.get(VARIABLE) or default)[0]).expanduser()
+    return ((config.cwd or Path.cwd()) / read_there).resolve() == file.resolve()
+
+
 def state_file(name: str, environ: Mapping[str, str], home: Path | None = None, platform: str = sys.platform) -> Path:
     """A file that we write and a person may want to keep, such as the audit, whether or not it exists."""
     home = home or Path.home()
@@ -137,6 +150,12 @@ def load(path: Path, environ: Mapping[str, str] | None = None, home: Path | None
                 key, node, path, environ, home or Path.home(), lenient=lenient, warnings=warnings, fail=fail
             )
             places[key] = node
+            if servers[key].enabled and _starts_again(servers[key], path, user_file(environ, home or Path.home())):
+                servers[key] = replace(servers[key], enabled=False)
+                warnings.append(
+                    f"{reader.where(node)}: starts narrow-waist with this same file, which would go on without end, "
+                    "and is left out"
+                )
     blocks_of_guard = {
         k: n for k in GUARD_BLOCKS if present(n := root.items.get(k)) and not (is_json and _is_server(n))
     }

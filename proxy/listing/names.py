@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from proxy.catalog import Server
-from proxy.tool import Tool
+from proxy.tool import Tool, public_stem
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*|[0-9]+|[^\W\d_A-Za-z]+")
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _PLAIN = re.compile(r"[A-Za-z0-9_./-]+")
 SEPARATOR = "__"
 
@@ -43,13 +42,13 @@ def shown(server: Server) -> list[Shown]:
     """
     stem = server.key + SEPARATOR
     plain = bool(_PLAIN.fullmatch(server.key)) and SEPARATOR not in server.key and not server.key.endswith("_")
-    public_stem = _UNSAFE.sub("_", server.key) + SEPARATOR
+    public = public_stem(server.key)
     found: list[Shown] = []
     for tool in server.deferred:
         if plain and _PLAIN.fullmatch(tool.name) and not tool.name.startswith("_"):
             found.append(Shown(stem, tool.name, tool))
-        elif tool.public_name.startswith(public_stem) and tool.public_name != public_stem:
-            found.append(Shown(public_stem, tool.public_name.removeprefix(public_stem), tool))
+        elif tool.public_name.startswith(public) and tool.public_name != public:
+            found.append(Shown(public, tool.public_name.removeprefix(public), tool))
         else:
             found.append(Shown("", tool.public_name, tool))
     return sorted(found, key=lambda s: (s.stem, s.entry))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from proxy.listing.names import Group, words
 from proxy.text import one_line, shorten
+from proxy.tool import HASHED, Tool
 
 WIDTHS = (30, 60, 120, 240, 480, 960)
 """Characters of topic on the rungs of a summary."""
@@ -129,10 +130,15 @@ def topics(key: str, configured: str | None, groups: Sequence[Group], names: Seq
     if len(everything) <= _ALL_NAMES:
         return [(30 if len(everything) <= 30 else 60, everything)]
     entries = [entry for group in groups for entry in group.entries]
-    found, covered = phrases(key, entries)
+    found, covered = phrases(key, [name for group in groups for name in map(_unhashed, group.entries, group.tools)])
     if 2 * covered < len(entries):
         return _distinct(lambda width: _cut(sorted(entries), " ", " …", width))
     return _distinct(lambda width: _cut(found, ", ", "", width))
+
+
+def _unhashed(entry: str, tool: Tool) -> str:
+    """`entry` without the hash that a public name may end in: its letters would pass for words."""
+    return entry if tool.name.endswith(entry) else entry.removesuffix(tool.public_name[-HASHED:])
 
 
 def _cut(parts: Sequence[str], separator: str, end: str, width: int) -> str:

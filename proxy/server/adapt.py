@@ -21,9 +21,7 @@ def adapt(result: Mapping[str, Any], *, modern: bool) -> dict[str, Any]:
         text = f"The tool asks for input that this client cannot give: {asked}"
         return {"content": [{"type": "text", "text": text}], "isError": True}
     structured = adapted.get("structuredContent")
-    if not isinstance(adapted.get("content"), list):
-        adapted["content"] = []
-    content = cast(list[object], adapted["content"])
+    content = adapted["content"] = _blocks(adapted.get("content"))
     if not content and structured is not None:
         adapted["content"] = [{"type": "text", "text": json.dumps(structured, ensure_ascii=False)}]
     elif any(map(_unreadable, content)):
@@ -33,6 +31,13 @@ def adapt(result: Mapping[str, Any], *, modern: bool) -> dict[str, Any]:
         if "structuredContent" in adapted and not isinstance(structured, dict):
             del adapted["structuredContent"]
     return adapted
+
+
+def _blocks(content: object) -> list[object]:
+    """The blocks of a result; what is sent without the list around it is one."""
+    if isinstance(content, list):
+        return cast(list[object], content)
+    return [] if content is None else [content]
 
 
 def _unreadable(block: object) -> bool:

@@ -10,6 +10,9 @@ from urllib.request import getproxies_environment, proxy_bypass
 
 import httpx2
 
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
+"""How OpenSSL reads an answer in plain text."""
+
 
 def proxy_at_fault(error: BaseException) -> str | None:
     """What to say of a proxy that could not be reached or has refused; None where none stood in the way."""
@@ -44,12 +47,29 @@ def certificates_at_fault(error: OSError) -> str | None:
     return f"the certificates that {named} cannot be read: {what}; correct or unset {variable}"
 
 
-def _by_tls(error: BaseException | None) -> bool:
+def tls_at_fault(error: BaseException) -> str | None:
+    """What to say of a connection that could not be encrypted; None where that was not it."""
+    cause = _tls_error(error)
+    if cause is None:
+        return None
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        why = cause.verify_message
+        return f"its certificate is not trusted: {why}; SSL_CERT_FILE names a file of certificates to trust"
+    if cause.reason in _NO_TLS:
+        return "it does not answer in TLS; is its address http:// and not https://?"
+    return None
+
+
+def _by_tls(error: BaseException) -> bool:
+    return _tls_error(error) is not None
+
+
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
     while error is not None:
         if isinstance(error, ssl.SSLError):
-            return True
+            return error
         error = error.__cause__ or error.__context__
-    return False
+    return None
 
 
 def _address(proxy: str) -> str:

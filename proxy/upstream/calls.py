@@ -16,6 +16,7 @@ from proxy.errors import RpcError, UpstreamFailure
 from proxy.masking import mask
 from proxy.upstream.breaker import Breaker
 from proxy.upstream.connection import Connection
+from proxy.upstream.failure import with_login
 from proxy.upstream.session import Session
 
 HEADER_MISMATCH = -32020
@@ -82,7 +83,8 @@ class Calls:
             # A server that refuses at once needs no breaker, and a call that asks is what finds it up again.
             if failure.may_have_run or time.monotonic() - began > SLOW:
                 self._breaker.failed(failure.reason, reached=failure.may_have_run, lost=lost)
-            reason = mask(failure.reason, config.secrets)
+            login = with_login(failure.reason, config.key, self._connection.may_want_login)
+            reason = mask(login or failure.reason, config.secrets)
             raise UpstreamFailure(config.key, reason, may_have_run=failure.may_have_run) from None
         except RpcError:
             self._breaker.answered()

@@ -97,6 +97,7 @@ async def _pages(session: Session, method: str, key: str, warnings: list[str]) -
     name = {"resources/templates/list": "resourceTemplates"}.get(method, method.partition("/")[0])
     cursor: str | None = None
     seen: set[str] = set()
+    nameless: list[object] = []
     for page in range(MAX_PAGES):
         try:
             result = await session.request(method, {"cursor": cursor} if cursor is not None else None)
@@ -109,12 +110,16 @@ async def _pages(session: Session, method: str, key: str, warnings: list[str]) -
         ttl = result.get("ttlMs")
         if session.modern and isinstance(ttl, int | float) and ttl > 0:  # 0 says nothing of when it will change
             session.ttl = min(session.ttl, ttl / 1000)
-        raw = result.get(name)
-        whole = writable(raw, ROOM)
-        for entry in cast(list[object], raw) if isinstance(raw, list) else []:
+        raw: object = result.get(name)
+        if not isinstance(raw, list):
+            sent = f": {shorten(one_line(repr(raw)), 100)}" if name in result else ""
+            warnings.append(f"the answer to {method} has no list {name!r}{sent}")
+            raw = []
+        listed = cast(list[object], raw)
+        whole = writable(listed, ROOM)
+        for entry in listed:
             if not isinstance(entry, dict) or not isinstance(cast(Raw, entry).get(key), str):
-                what = shorten(one_line(repr(cast(object, entry))), 100)
-                warnings.append(f"left out an entry of {method} without a {key}: {what}")
+                nameless.append(cast(object, entry))
             elif whole or writable(cast(Raw, entry), ROOM):
                 entries.append(cast(Raw, entry))
             else:
@@ -131,6 +136,11 @@ async def _pages(session: Session, method: str, key: str, warnings: list[str]) -
         cursor = following
     else:
         warnings.append(f"more than {MAX_PAGES} pages of {method}; kept {len(entries)}")
+    if nameless:
+        what, more = shorten(one_line(repr(nameless[0])), 100), len(nameless) - 1
+        warnings.append(
+            f"left out an entry of {method} without a {key}: {what}" + (f"; and {more} more like it" if more else "")
+        )
     return entries
 
 

@@ -8,7 +8,7 @@ from typing import cast
 
 from proxy.config import ServerConfig
 from proxy.errors import NarrowWaistError, UpstreamFailure
-from proxy.upstream.ambient import certificates_at_fault, proxy_at_fault
+from proxy.upstream.ambient import certificates_at_fault, proxy_at_fault, tls_at_fault
 
 
 class ConnectError(NarrowWaistError):
@@ -65,11 +65,17 @@ def explained(
 ) -> ConnectError:
     """The error of a connection to the server `key` that could not be set up; `after` adds its last words."""
     reason, permanent = error.reason, isinstance(error, ConnectError) and error.permanent
-    if reason.startswith(("HTTP 401", "HTTP 403")):
-        permanent = True
-        how = f"narrow-waist login {shlex.quote(key)}, or " if has_login else ""
-        reason += f" (check the login this server needs: {how}`headers` of server {key!r} in the config)"
+    if told := with_login(reason, key, has_login):
+        reason, permanent = told, True
     return ConnectError(after(reason), permanent=permanent)
+
+
+def with_login(reason: str, key: str, has_login: bool) -> str | None:
+    """`reason` with what a person can do where the server `key` refuses its login; None where that is not it."""
+    if not reason.startswith(("HTTP 401", "HTTP 403")):
+        return None
+    how = f"narrow-waist login {shlex.quote(key)}, or " if has_login else ""
+    return f"{reason} (check the login this server needs: {how}`headers` of server {key!r} in the config)"
 
 
 FETCHERS = frozenset({"bunx", "docker", "npx", "pipx", "pnpm", "pnpx", "podman", "uv", "uvx", "yarn"})
@@ -101,4 +107,4 @@ def describe(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return "; ".join(dict.fromkeys(describe(e) for e in group.exceptions))
-    return proxy_at_fault(error) or str(error) or type(error).__name__
+    return proxy_at_fault(error) or tls_at_fault(error) or str(error) or type(error).__name__

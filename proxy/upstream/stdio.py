@@ -209,9 +209,10 @@ class _Process(asyncio.SubprocessProtocol):
             return
         try:
             message = self.peer.decode(line)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
             message = embedded(line)
-            if message is None and b'"jsonrpc"' in line[:4096] and self._fail_id(line, "unparseable answer"):
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else shorten(one_line(str(error)), 100)
+            if message is None and b'"jsonrpc"' in line[:4096] and self._fail_id(line, f"unparseable answer ({why})"):
                 return
         if not self.peer.receive(message) and not self._junk_told:
             self._junk_told = True

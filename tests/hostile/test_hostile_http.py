@@ -109,6 +109,7 @@ async def test_a_fault_in_a_call_fails_that_call_at_once_with_a_reason(tmp_path:
             assert "did not run" in text or "may have run" in text
             if fault.isdecimal():
                 assert f"HTTP {fault}" in text
+            assert ("check the login this server needs" in text) == (fault in ("401", "403"))
             assert await proxy.text("web__fine") == "fine ok"
             counts = json.loads(await proxy.text("web__counts"))
             if fault != "loop":  # that one is asked again and again by being redirected; it never runs

@@ -8,9 +8,9 @@ import pytest
 from hostile_proxy import GOOD, Proxy, eventually, hostile, in_process, raw_process, text_of
 
 UNDERSTOOD = ["float_id", "string_id", "batch", "twice", "bom", "crlf", "drip", "notifications", "progress_flood",
-              "junk_before", "junk_after"]  # fmt: skip
+              "junk_before", "junk_after", "content_string", "content_object"]  # fmt: skip
 LOST = {
-    "cut_line": "unparseable", "deep": "unparseable",
+    "cut_line": "unparseable answer (Unterminated string", "deep": "unparseable answer (it is nested too deeply)",
     "half_line_exit": "exited with code 9", "exit0": "exited with code 0", "closes_stdout": "closed its output",
     "closes_stdin": "closed its input",
 }  # fmt: skip
@@ -116,12 +116,31 @@ async def test_a_start_that_is_odd_or_fails_once_ends_well(tmp_path: Path, fault
         assert await proxy.text("odd__fine") == "fine ok"
 
 
-@pytest.mark.parametrize("fault", ["list_null", "list_missing"])
-async def test_a_server_without_a_list_has_no_tools_and_is_up(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "sent"), [("list_null", ": None"), ("list_missing", ""), ("list_object", ": {'fine': {'name': 'fine'")]
+)
+async def test_a_server_without_a_list_has_no_tools_is_up_and_that_is_told(
+    tmp_path: Path, fault: str, sent: str
+) -> None:
     async with in_process(tmp_path, servers(fault)) as proxy:
         await proxy.tried()
         status = proxy.app.status()["servers"]["odd"]
         assert (status["state"], status["tools"]) == ("ready", 0)
+        (warning,) = proxy.connection("odd").lists.warnings
+        assert warning.startswith(f"the answer to tools/list has no list 'tools'{sent}")
+
+
+async def test_what_is_odd_about_many_entries_of_a_list_is_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P2: pages that repeat are thousands of tools that come twice."""
+    async with in_process(tmp_path, servers("list_repeats")) as proxy:
+        await proxy.tried()
+        assert proxy.app.status()["servers"]["odd"]["tools"] == 52
+    told = [record.getMessage() for record in caplog.records if "of tools/list" in record.getMessage()]
+    twice = [record.getMessage() for record in caplog.records if " twice" in record.getMessage()]
+    assert told == ["server 'odd': left out an entry of tools/list without a name: {'title': 'x'}; and 49 more like it"]
+    assert twice == ["server 'odd' lists the tool 't0' and 49 more twice; the first one is kept"]
 
 
 async def test_calls_in_flight_on_others_outlive_a_crash(tmp_path: Path) -> None:

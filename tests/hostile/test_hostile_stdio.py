@@ -106,6 +106,16 @@ async def test_a_server_that_never_answers_delays_nobody(tmp_path: Path) -> None
         assert f"{reason} (next try in " in await proxy.refusal("mute__anything")
 
 
+async def test_a_name_is_not_taken_for_that_of_a_server_whose_key_is_within_it(tmp_path: Path) -> None:
+    """T4: `git` is down, and `github__creat_issue` and `digit` were answered as its tools, after a wait for it."""
+    servers = {"git": hostile("hang_initialize", connect_timeout=1), "github": GOOD}
+    async with in_process(tmp_path, servers, first_list_wait=0.1) as proxy:
+        for name in ("github__ecko", "digit_sum", "terminal.git__echo"):
+            assert f"There is no tool '{name}'" in await proxy.refusal(name)
+        for name in ("git__status", "git/status", "mcp__git__status", "mcp_git_status"):
+            assert "Server 'git': its tools are not known yet" in await proxy.refusal(name)
+
+
 async def test_a_slow_starter_becomes_usable_and_is_announced_once(tmp_path: Path) -> None:
     """T2, P7."""
     servers = {"slow": hostile("slow_start", 2), "good": GOOD}

@@ -1,10 +1,12 @@
 """Upstream with one fault at a time (argv[1]); `fine` is always answered well, `hit` meets the fault.
 
 In an answer: wrong_id, float_id, string_id, batch, twice, bom, crlf, junk_before, junk_after, cut_line, nan, deep,
-surrogate, drip, huge (30 MB), notifications (10,000 first), progress_flood, asks (requests of its own first).
+surrogate, drip, huge (30 MB), notifications (10,000 first), progress_flood, asks (requests of its own first),
+content_string, content_object (no list around it).
 To the connection: half_line_exit, closes_stdout, closes_stdin, hangs, exit0.
-At the start: start_exit0, start_exit1, list_dies, list_hangs, list_null, list_missing, list_error_once, list_not_found,
-init_list, init_version, init_error, init_twice, init_bare. argv[2]: a file that counts the starts.
+At the start: start_exit0, start_exit1, list_dies, list_hangs, list_null, list_missing, list_object, list_repeats,
+list_error_once, list_not_found, init_list, init_version, init_error, init_twice, init_bare. argv[2]: a file that
+counts the starts.
 Right behaviour: at most the affected call fails, with a reason and at once; the next call works; a fault at the start
 is told as the reason, and one that passes is recovered.
 """
@@ -66,6 +68,8 @@ def hit():
         for at in range(len(line)):
             peer.raw(line[at : at + 1])
         peer.raw(b"\n")
+    elif FAULT in ("content_string", "content_object"):
+        return {"content": "hit ok" if FAULT == "content_string" else ok["content"][0]}
     elif FAULT == "huge":
         return text("y" * 30_000_000)
     elif FAULT == "notifications":
@@ -130,6 +134,10 @@ def listing(params):
         raise RpcError(-32601, "Method not found")
     if FAULT == "list_null":
         return {"tools": None}
+    if FAULT == "list_object":
+        return {"tools": {"fine": tool("fine")}}
+    if FAULT == "list_repeats":
+        return {"tools": [tool("fine"), tool("hit"), *[tool(f"t{n}") for n in range(50)] * 2, *[{"title": "x"}] * 50]}
     return {} if FAULT == "list_missing" else {"tools": [tool("fine"), tool("hit")]}
 
 
