@@ -256,9 +256,8 @@ class Connection:
                     reason, login = error.reason, needs_login(error)
                     raise
                 except BaseException:
-                    reason = (
-                        self.last_words.after(late(self.config)) if budget.cancel_called else peer.reason or self._end
-                    )
+                    words = self.last_words
+                    reason = words.after(late(self.config)) if budget.cancel_called else peer.reason or self._end
                     raise
                 finally:
                     # Told before the process has been tidied away, which takes seconds with a stubborn one: no new
