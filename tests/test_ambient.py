@@ -14,7 +14,7 @@ import pytest
 
 from proxy.config import ServerConfig
 from proxy.errors import NarrowWaistError
-from proxy.upstream.failure import describe, single
+from proxy.upstream.failure import ConnectError, describe, single
 from proxy.upstream.http import open_http
 from proxy.upstream.peer import Peer
 from proxy.upstream.sse import open_sse
@@ -133,3 +133,18 @@ def test_a_certificate_that_is_not_trusted_is_told_with_the_variable_that_names_
     assert said == (
         "its certificate is not trusted: self-signed certificate; SSL_CERT_FILE names a file of certificates to trust"
     )
+
+
+def test_an_error_whose_causes_go_round_in_a_circle_is_described() -> None:
+    """An error's own cause that is raised again while it is handled; looking for TLS in it had no end."""
+    inner, outer = ConnectError("needs a login"), ConnectError("refused")
+    outer.__cause__ = inner
+    try:
+        try:
+            raise outer
+        except ConnectError as error:
+            assert error.__cause__ is not None
+            raise error.__cause__ from None
+    except ConnectError as error:
+        assert error.__context__ is outer
+        assert describe(error) == "needs a login"

@@ -65,9 +65,11 @@ def _by_tls(error: BaseException) -> bool:
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
-    while error is not None:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:  # whoever raises an error's own cause makes a circle
         if isinstance(error, ssl.SSLError):
             return error
+        seen.add(id(error))
         error = error.__cause__ or error.__context__
     return None
 
