@@ -94,7 +94,10 @@ class Configured:
         self.dispatcher = Dispatcher(fleet, configs, search, self.gate)
         self.forwarder = Forwarder(fleet, self.gate)
         exact = search.tokenizer == "o200k"
-        counts = Counts(snapshot.load_counts() if exact else None)
+        if before is not None and before.settings.tool_search.tokenizer == search.tokenizer:
+            counts = before.shared.counts
+        else:
+            counts = Counts(snapshot.load_counts() if exact else None)
         self.semantics: Semantics | None = None
         """What gives the index its meaning; None where search goes by words alone."""
         if search.semantic == "on" and search.enabled != "off":

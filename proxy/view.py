@@ -54,7 +54,7 @@ class Shared:
 class View:
     """What one scope holds, and what its callers are shown of it."""
 
-    def __init__(self, shared: Shared, scope: Scope, indexed: "Indexed | None" = None) -> None:
+    def __init__(self, shared: Shared, scope: Scope, indexed: Indexed | None = None) -> None:
         """`indexed`: of the scope's view by an earlier configuration, so that its index is not made from nothing."""
         self._shared, self.scope = shared, scope
         self._settings = shared.settings

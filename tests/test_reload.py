@@ -3,7 +3,8 @@
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,16 @@ def fleet(*configs: ServerConfig) -> Fleet:
     return Fleet(Settings(servers=configs), {"PATH": os.environ["PATH"]}, Snapshot(None))
 
 
+@asynccontextmanager
+async def running(servers: Fleet) -> AsyncGenerator[None]:
+    """A fleet that runs within the block, which must not take long."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(servers.run)
+        with anyio.fail_after(PATIENCE):
+            yield
+        tasks.cancel_scope.cancel()
+
+
 async def called(servers: Fleet, told: list[str], tool: str = "slow") -> None:
     [wanted] = [t for t in servers.catalog.tools if t.name == tool]
     try:
@@ -85,20 +96,17 @@ async def test_calls_of_a_server_that_is_configured_otherwise_are_answered_and_n
     os.mkfifo(old)
     new.write_text("of the new")
     servers, told = fleet(server(old)), list[str]()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(servers.run)
-        with anyio.fail_after(PATIENCE):
+    async with running(servers):
+        await servers.wait_known(PATIENCE)
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(called, servers, told)
+            await in_flight(servers)
+            servers.take(Settings(servers=(server(new),)))
             await servers.wait_known(PATIENCE)
-            async with anyio.create_task_group() as calls:
-                calls.start_soon(called, servers, told)
-                await in_flight(servers)
-                servers.take(Settings(servers=(server(new),)))
-                await servers.wait_known(PATIENCE)
-                await called(servers, told)
-                assert told == ["of the new"]
-                await anyio.to_thread.run_sync(old.write_text, "of the old")
-            assert told == ["of the new", "of the old"]
-        tasks.cancel_scope.cancel()
+            await called(servers, told)
+            assert told == ["of the new"]
+            await anyio.to_thread.run_sync(old.write_text, "of the old")
+        assert told == ["of the new", "of the old"]
 
 
 @pytest.mark.parametrize(
@@ -110,18 +118,15 @@ async def test_a_call_that_takes_too_long_is_told_why_it_ends(
     monkeypatch.setattr(module, "LOST_GRACE", 0.01)
     os.mkfifo(tmp_path / "never")
     servers, told = fleet(server(tmp_path / "never")), list[str]()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(servers.run)
-        with anyio.fail_after(PATIENCE):
-            await servers.wait_known(PATIENCE)
-            async with anyio.create_task_group() as calls:
-                calls.start_soon(called, servers, told)
-                await in_flight(servers)
-                servers.take(Settings(servers=(server(tmp_path / "other"),) if now else ()))
+    async with running(servers):
+        await servers.wait_known(PATIENCE)
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(called, servers, told)
+            await in_flight(servers)
+            servers.take(Settings(servers=(server(tmp_path / "other"),) if now else ()))
         assert told == [f"{reason}, True"]
         shown = {tool.server for tool in servers.catalog.tools}
         assert shown == ({"s"} if now else set()), "what it had is shown until it says what it has now"
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_call_that_waits_for_a_server_is_told_when_that_goes(tmp_path: Path) -> None:
@@ -134,29 +139,23 @@ async def test_a_call_that_waits_for_a_server_is_told_when_that_goes(tmp_path: P
         except UpstreamFailure as failure:
             told.append(f"{failure.reason}, {failure.may_have_run}")
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(servers.run)
-        with anyio.fail_after(PATIENCE):
-            async with anyio.create_task_group() as calls:
-                calls.start_soon(call)
-                await anyio.wait_all_tasks_blocked()
-                servers.take(Settings())
+    async with running(servers):
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            servers.take(Settings())
         assert told == ["it is no longer configured, False"]
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_server_that_is_leaving_says_nothing_of_what_there_is_now(tmp_path: Path) -> None:
     servers = fleet(server(tmp_path / "a"))
     old = servers.connections["s"]
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(servers.run)
-        with anyio.fail_after(PATIENCE):
-            await servers.wait_known(PATIENCE)
-            servers.take(Settings())
-            old.on_change(old)  # a list that it was still sending
-            assert not servers.catalog.servers
-            old.on_updated(old, "test://x")
-        tasks.cancel_scope.cancel()
+    async with running(servers):
+        await servers.wait_known(PATIENCE)
+        servers.take(Settings())
+        old.on_change(old)  # a list that it was still sending
+        assert not servers.catalog.servers
+        old.on_updated(old, "test://x")
 
 
 async def test_a_server_that_was_seen_before_is_started_at_once_when_it_is_added(
@@ -166,13 +165,10 @@ async def test_a_server_that_was_seen_before_is_started_at_once_when_it_is_added
     snapshot, known = Snapshot(tmp_path / "cache"), server(tmp_path / "a", launch_hash="0" * 64)
     snapshot.save(known, Entry(Found(tools=[{"name": "slow"}], capabilities={"tools": {}}), modern=False))
     servers = Fleet(Settings(), {"PATH": os.environ["PATH"]}, snapshot)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(servers.run)
-        with anyio.fail_after(PATIENCE):
-            await anyio.wait_all_tasks_blocked()
-            servers.take(Settings(servers=(known,)))
-            await servers.connections["s"].wait_tried()
-        tasks.cancel_scope.cancel()
+    async with running(servers):
+        await anyio.wait_all_tasks_blocked()
+        servers.take(Settings(servers=(known,)))
+        await servers.connections["s"].wait_tried()
 
 
 async def test_a_connection_that_was_ended_before_it_began_never_begins(tmp_path: Path) -> None:
@@ -187,37 +183,31 @@ async def test_a_session_of_a_client_of_its_own_is_of_the_new_server_too(tmp_pat
     (tmp_path / "old").write_text("of the old")
     (tmp_path / "new").write_text("of the new")
     servers, told = fleet(server(tmp_path / "old", session="per_client")), list[str]()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(servers.run)
-        with anyio.fail_after(PATIENCE):
-            await servers.wait_known(PATIENCE)
-            await called(servers, told)
-            servers.take(Settings(servers=(server(tmp_path / "new", session="per_client"),)))
-            await called(servers, told)
+    async with running(servers):
+        await servers.wait_known(PATIENCE)
+        await called(servers, told)
+        servers.take(Settings(servers=(server(tmp_path / "new", session="per_client"),)))
+        await called(servers, told)
         assert told == ["of the old", "of the new"]
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_server_that_is_not_changed_runs_no_more_calls_at_once_than_it_may(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a")
     one = server(tmp_path / "a", max_concurrency=1)
     servers, told = fleet(one), list[str]()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(servers.run)
-        with anyio.fail_after(PATIENCE):
-            await servers.wait_known(PATIENCE)
-            async with anyio.create_task_group() as calls:
-                calls.start_soon(called, servers, told)
-                await in_flight(servers)
-                servers.take(Settings(servers=(server(tmp_path / "b", "other"), one)))
-                calls.start_soon(called, servers, told)
-                await anyio.wait_all_tasks_blocked()
-                assert len(servers.connections["s"].questions._in_flight) == 1
-                for text in ("first", "second"):
-                    await anyio.to_thread.run_sync((tmp_path / "a").write_text, text)
-                    while text not in told:  # noqa: ASYNC110
-                        await anyio.sleep(0.001)
-        tasks.cancel_scope.cancel()
+    async with running(servers):
+        await servers.wait_known(PATIENCE)
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(called, servers, told)
+            await in_flight(servers)
+            servers.take(Settings(servers=(server(tmp_path / "b", "other"), one)))
+            calls.start_soon(called, servers, told)
+            await anyio.wait_all_tasks_blocked()
+            assert len(servers.connections["s"].questions._in_flight) == 1
+            for text in ("first", "second"):
+                await anyio.to_thread.run_sync((tmp_path / "a").write_text, text)
+                while text not in told:  # noqa: ASYNC110
+                    await anyio.sleep(0.001)
 
 
 async def test_what_the_process_never_learns_of_keeps_the_connection(tmp_path: Path) -> None:
@@ -225,37 +215,31 @@ async def test_what_the_process_never_learns_of_keeps_the_connection(tmp_path: P
     before = server(tmp_path / "file")
     servers, changed, told = fleet(before), list[int](), list[str]()
     servers.on_change(lambda: changed.append(len(servers.catalog.tools)))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(servers.run)
-        with anyio.fail_after(PATIENCE):
-            await servers.wait_known(PATIENCE)
-            await servers.connections["s"].wait_tried()
-            session = servers.connections["s"].session
-            servers.take(Settings(servers=(replace(before, deny=("extra",), timeout=5.0, pinned=("slow",)),)))
-            assert servers.connections["s"].session is session is not None
-            assert [(tool.name, tool.eager) for tool in servers.catalog.tools] == [("slow", True)]
-            assert changed[-1] == 1
-            await called(servers, told)
-            assert told == ["answered"]
-            servers.take(Settings(servers=(replace(before, enabled=False),)))
-            assert not servers.catalog.servers and not servers.connections
-        tasks.cancel_scope.cancel()
+    async with running(servers):
+        await servers.wait_known(PATIENCE)
+        await servers.connections["s"].wait_tried()
+        session = servers.connections["s"].session
+        servers.take(Settings(servers=(replace(before, deny=("extra",), timeout=5.0, pinned=("slow",)),)))
+        assert servers.connections["s"].session is session is not None
+        assert [(tool.name, tool.eager) for tool in servers.catalog.tools] == [("slow", True)]
+        assert changed[-1] == 1
+        await called(servers, told)
+        assert told == ["answered"]
+        servers.take(Settings(servers=(replace(before, enabled=False),)))
+        assert not servers.catalog.servers and not servers.connections
 
 
 async def test_the_subscriptions_of_clients_go_over_to_the_new_process(tmp_path: Path) -> None:
     servers = fleet(server(tmp_path / "a"))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(servers.run)
-        with anyio.fail_after(PATIENCE):
+    async with running(servers):
+        await servers.subscribe("s", "test://x")
+        servers.take(Settings(servers=(server(tmp_path / "b"),)))
+        while not (tmp_path / "b.subscribed").exists():  # noqa: ASYNC110
+            await anyio.sleep(0.001)
+        servers.take(Settings())
+        await servers.unsubscribe("s", "test://x")
+        with pytest.raises(UpstreamFailure, match="no longer configured"):
             await servers.subscribe("s", "test://x")
-            servers.take(Settings(servers=(server(tmp_path / "b"),)))
-            while not (tmp_path / "b.subscribed").exists():  # noqa: ASYNC110
-                await anyio.sleep(0.001)
-            servers.take(Settings())
-            await servers.unsubscribe("s", "test://x")
-            with pytest.raises(UpstreamFailure, match="no longer configured"):
-                await servers.subscribe("s", "test://x")
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_level_that_clients_asked_for_holds_for_servers_that_come_later(tmp_path: Path) -> None:

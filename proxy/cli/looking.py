@@ -42,9 +42,8 @@ async def named_known(app: App, names: Sequence[str]) -> None:
     A public name means the same whatever other servers have, so one that never comes up costs it no time; for any
     other name all must be known.
     """
-    for key, connection in app.fleet.connections.items():
-        if any(name.startswith(f"{key}__") for name in names):
-            await connection.wait_settled()
+    for key in {key for name in names for key in app.catalog.unknown_in(name)}:
+        await app.fleet.connections[key].wait_settled()
     if any(app.catalog.public(name) is None for name in names):
         await all_known(app)
 

@@ -40,8 +40,7 @@ class LoginNeeded(ConnectError):
 
     def __init__(self, key: str, why: str = "") -> None:
         """`key`: of the server; `why`: what is wrong with the login that is kept."""
-        command = f"narrow-waist login {shlex.quote(key)}"
-        super().__init__(f"needs a login: {command}" + (f" ({why})" if why else ""), permanent=True)
+        super().__init__(f"needs a login: {login_command(key)}" + (f" ({why})" if why else ""), permanent=True)
 
 
 class ScopeNeeded(ConnectError):
@@ -53,6 +52,11 @@ class ScopeNeeded(ConnectError):
         """`scopes`: what it lacks, as far as the server says; `step`: what a person can do."""
         lacks = f"the scope {' '.join(scopes)}" if scopes else "a scope that the server does not name"
         super().__init__(f"its login lacks {lacks}: {step}", permanent=True)
+
+
+def login_command(key: str) -> str:
+    """What a person types to log in to the server `key`."""
+    return f"narrow-waist login {shlex.quote(key)}"
 
 
 def needs_login(error: Exception | None) -> bool:
@@ -74,7 +78,7 @@ def with_login(reason: str, key: str, has_login: bool) -> str | None:
     """`reason` with what a person can do where the server `key` refuses its login; None where that is not it."""
     if not reason.startswith(("HTTP 401", "HTTP 403")):
         return None
-    how = f"narrow-waist login {shlex.quote(key)}, or " if has_login else ""
+    how = f"{login_command(key)}, or " if has_login else ""
     return f"{reason} (check the login this server needs: {how}`headers` of server {key!r} in the config)"
 
 

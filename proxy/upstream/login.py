@@ -28,7 +28,7 @@ from proxy.upstream.authority import (
     kept_of,
     lacking,
 )
-from proxy.upstream.failure import ConnectError, LoginNeeded, ScopeNeeded
+from proxy.upstream.failure import ConnectError, LoginNeeded, ScopeNeeded, login_command
 from proxy.upstream.kept import Kept, LoginFile, Stamp
 from proxy.upstream.web import same_origin, shorten_body
 
@@ -99,7 +99,7 @@ class Login(Provider):
 
     def _too_narrow(self, scopes: tuple[str, ...]) -> ScopeNeeded:
         more = f" --scope {shlex.quote(' '.join(scopes))}" if scopes else ""
-        return ScopeNeeded(scopes, f"narrow-waist login {shlex.quote(self.key)}{more}")
+        return ScopeNeeded(scopes, f"{login_command(self.key)}{more}")
 
     async def _token(self, refused: str | None = None, refusal: httpx2.Response | None = None) -> str | None:
         """A token that is good as far as we know and is not `refused`, renewed if need be; None where there is none.
@@ -185,8 +185,7 @@ class Login(Provider):
             log.warning("server %r: its renewed login could not be kept: %s", self.key, error)
 
     def _unrenewed(self, why: str) -> ConnectError:
-        command = f"narrow-waist login {shlex.quote(self.key)}"
-        return ConnectError(f"its login could not be renewed: {why} (if it stays so: {command})")
+        return ConnectError(f"its login could not be renewed: {why} (if it stays so: {login_command(self.key)})")
 
 
 def _bearing(request: httpx2.Request, token: str | None) -> httpx2.Request:
